@@ -1,0 +1,5 @@
+"""queen-sync: a partitioned message queue."""
+
+from importlib.metadata import version
+
+__version__ = version("queen-sync")

@@ -1,0 +1,448 @@
+"""The PostgreSQL backend: leases on partitions, claims with SKIP LOCKED.
+
+The engine itself is SQL (``sql/postgres/functions``): each hot operation is one function call,
+one round trip and one commit. This module calls it and keeps the steps that take more than one
+transaction; the modules beside it turn values into arguments and rows into values.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from queen_sync import model as m
+from queen_sync.backends import postgres_acks, postgres_rows, postgres_transact
+from queen_sync.backends.base import FEATURES, Backend, Capabilities, Hint
+from queen_sync.backends.postgres_connections import POSTGRES_EPOCH_US, Connections, Cursor
+from queen_sync.backends.postgres_hints import Hints
+from queen_sync.backends.postgres_migrations import migrate
+from queen_sync.backends.postgres_push import push_to_one
+from queen_sync.clock import Clock, to_datetime
+from queen_sync.errors import BackendError, InvalidRequest, LeaseLost, QueenError
+
+__all__ = ["PostgresBackend", "migrate"]
+
+log = logging.getLogger(__name__)
+
+NOT_YET = frozenset({"prio", "evict", "retention", "spread", "enc"})
+REGISTER_CHUNK = 1_000
+MAX_REGISTRATIONS = 5
+SWEEP_ROWS = 1_000
+
+_POP = (
+    "select partition_id, seq, created_at, transaction_id, trace_id::text, payload, deliveries,"
+    " failures, note, lease_id::text, expires_at"
+    " from queen.pop(%s, %s, %s, %s::int4, %s::int4, %s, %s, %s, %s)"
+)
+_BEGIN_GROUP = "select group_id, mode, start_at from queen.begin_group(%s, %s, %s, %s, %s)"
+_REGISTER = "select queen.register_partitions(%s, %s, %s::int4, %s)"
+_DEAD_LETTERS = "select * from queen.list_dead_letters(%s, %s, %s, %s, %s, %s, %s)"
+_QUEUE = f"select {postgres_rows.QUEUE_COLUMNS} from queen.queues q where q.deleted_at is null"
+_SET_OPTIONS = (
+    f"update queen.queues q set ({', '.join(postgres_rows.OPTION_COLUMNS)}) = (select "
+    f"{', '.join('o.' + name for name in postgres_rows.OPTION_COLUMNS)}"
+    " from json_populate_record(null::queen.queues, %s::json) o),"
+    " namespace = %s, task = %s, configured_at = coalesce(%s, clock_timestamp()) where q.id = %s"
+)
+_FACTS = (
+    "select current_setting('server_version'), current_setting('fsync'),"
+    " current_setting('full_page_writes'), current_setting('synchronous_commit'),"
+    " current_setting('max_connections')::int, pg_is_in_recovery()"
+)
+
+
+class PostgresBackend(Backend):
+    """Queues in the schema ``queen`` of a PostgreSQL database, version 14 or later.
+
+    ``pool_size`` connections at most serve calls; two more carry hints between processes
+    (``listen_dsn``: where to listen, if ``dsn`` leads through a pooler). With a ``clock`` its
+    value goes into every statement in place of the server's own.
+    Make it in the process that uses it: connections and threads do not survive a fork.
+    """
+
+    capabilities = Capabilities(features=frozenset(FEATURES) - NOT_YET, durable=True, shared=True)
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        clock: Clock | None = None,
+        pool_size: int = 8,
+        statement_timeout_milliseconds: int = 30_000,
+        lock_timeout_milliseconds: int = 5_000,
+        listen_dsn: str | None = None,
+        migrate: bool = True,
+    ) -> None:
+        if migrate:
+            migrate_now(dsn)
+        self._clock = clock
+        self._db = Connections(
+            dsn,
+            size=pool_size,
+            statement_timeout_milliseconds=statement_timeout_milliseconds,
+            lock_timeout_milliseconds=lock_timeout_milliseconds,
+        )
+        self._names: dict[int, str] = {}
+        self._hints = Hints(
+            self._db.dedicated,
+            self._name_of,
+            (lambda: self._db.dedicated(listen_dsn)) if listen_dsn else None,
+        )
+
+    def close(self) -> None:
+        self._hints.close()
+        self._db.close()
+
+    def check(self) -> Mapping[str, Any]:
+        row = self._db.call(lambda c: c.execute(_FACTS).fetchone(), writes=False)
+        assert row is not None
+        names = ("version", "fsync", "full_page_writes", "synchronous_commit")
+        facts: dict[str, Any] = dict(zip(names, row, strict=False))
+        facts["max_connections"], in_recovery = row[4], row[5]
+        facts["warnings"] = [
+            f"{name} is off: a message that was acknowledged can be lost"
+            for name in names[1:]
+            if facts[name] == "off"
+        ]
+        if in_recovery:
+            facts["warnings"].append("this server is a standby and cannot write")
+        return facts
+
+    # ------------------------------------------------------------------ catalogue
+
+    def configure(
+        self,
+        queue: str,
+        options: Mapping[str, int | bool] | None = None,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+    ) -> m.Configured:
+        asked = dict(options or {})
+        m.check_name(queue, "queue")
+        if queue.startswith(m.RESERVED_PREFIX):
+            raise InvalidRequest(
+                f"queue names beginning with {m.RESERVED_PREFIX} are reserved", "queue"
+            )
+        for field, name in (("namespace", namespace), ("task", task)):
+            if name:
+                m.check_name(name, field)
+        for option, value in asked.items():
+            m.check_option(option, value)
+        self.capabilities.check_options(asked)
+        now = self._now()
+
+        def work(cursor: Cursor) -> tuple[m.Configured, int]:
+            created = _value(
+                cursor, "select queen.make_queue(%s, %s, %s, %s)", [queue, now, namespace, task]
+            )
+            row = cursor.execute(
+                _QUEUE + " and q.name = %s for no key update of q", [queue]
+            ).fetchone()
+            assert row is not None
+            before = postgres_rows.queue_of(row)
+            after = msgspec.structs.replace(
+                before,
+                options=msgspec.structs.replace(before.options, **asked),
+                namespace=before.namespace if namespace is None else namespace,
+                task=before.task if task is None else task,
+            )
+            settings = msgspec.json.encode(after.options).decode()
+            cursor.execute(_SET_OPTIONS, [settings, after.namespace, after.task, now, row[0]])
+            cursor.execute("select queen.restamp(%s, %s)", [row[0], now])
+            return m.Configured(queue=after, created=created, changes=_changes(before, after)), row[
+                0
+            ]
+
+        configured, number = self._db.transaction(work)
+        self._hint({number: queue})
+        return configured
+
+    def queue(self, name: str) -> m.Queue | None:
+        row = self._db.call(
+            lambda c: c.execute(_QUEUE + " and q.name = %s", [name]).fetchone(), writes=False
+        )
+        return None if row is None else postgres_rows.queue_of(row)
+
+    def queues(self) -> Sequence[m.Queue]:
+        rows = self._db.call(
+            lambda c: c.execute(_QUEUE + " order by q.name").fetchall(), writes=False
+        )
+        return [postgres_rows.queue_of(row) for row in rows]
+
+    def delete_queue(self, name: str) -> bool:
+        return self._call("select queen.delete_queue(%s, %s)", [name, self._now()]) is True
+
+    # ----------------------------------------------------------------------- flow
+
+    def push(self, items: Sequence[m.NewMessage], *, create: bool = True) -> list[m.Receipt]:
+        if not items:
+            return []
+        now = self._now()
+        if all(item.queue == items[0].queue for item in items):
+            number, receipts = self._db.call(
+                lambda cursor: push_to_one(cursor, items, now, create=create)
+            )
+            self._hint({number: items[0].queue})
+            return receipts
+
+        def work(cursor: Cursor) -> tuple[dict[int, m.Receipt], postgres_acks.Work]:
+            postgres_transact.lock(cursor, [], items, [], now, create=create)
+            return postgres_transact.push_all(cursor, list(enumerate(items)), now, create=create)
+
+        by_index, changed = self._db.transaction(work)
+        self._hint(changed)
+        return [by_index[index] for index in range(len(items))]
+
+    def pop(self, request: m.PopRequest) -> m.Claim:
+        wanted = request.subscription
+        for _ in range(MAX_REGISTRATIONS):
+            now = self._now()
+            arguments = [
+                request.queue,
+                request.group,
+                request.partition,
+                request.max_messages,
+                request.max_partitions,
+                request.auto_ack,
+                wanted and wanted.mode,
+                _instant(wanted.from_us) if wanted else None,
+                now,
+            ]
+            rows = self._db.call(lambda c, a=arguments: c.execute(_POP, a).fetchall())  # type: ignore[misc]
+            claim = postgres_rows.claim_of(rows, request)
+            if claim is not None:
+                return claim
+            found, begins = self._register(request.queue, request.group, wanted or m.Subscription())
+            if not found:
+                ignored = wanted is not None and begins != wanted
+                return m.Claim(group=request.group, subscription_ignored=ignored)
+        raise BackendError("the group keeps being deleted")
+
+    def ack(self, acks: Sequence[m.Ack]) -> list[m.Acked]:
+        if not acks:
+            return []
+        now = self._now()
+        first = acks[0]
+        one_lease = first.partition_id is not None and all(
+            ack.partition_id == first.partition_id
+            and ack.lease_id == first.lease_id
+            and ack.group == first.group
+            for ack in acks
+        )
+        run = self._db.call if one_lease else self._db.transaction
+        answers, changed = run(lambda cursor: postgres_acks.settle(cursor, acks, now))
+        self._hint(changed)
+        return answers
+
+    def extend(self, lease_id: str, seconds: int | None = None) -> int:
+        if seconds is not None and not 1 <= seconds <= m.MAX_LEASE_SECONDS:
+            raise InvalidRequest(f"seconds must be 1 to {m.MAX_LEASE_SECONDS}", "seconds")
+        lease = postgres_acks.lease_text(lease_id)
+        ends = self._call(
+            "select queen.extend(%s::uuid, %s::int4, %s)", [lease, seconds, self._now()]
+        )
+        if ends is None:
+            raise LeaseLost("Lease not found")
+        return int(ends) + POSTGRES_EPOCH_US
+
+    def release(self, lease_id: str) -> None:
+        lease = postgres_acks.lease_text(lease_id)
+        rows = self._db.call(
+            lambda c: c.execute(
+                "select queen.release(%s::uuid, %s)", [lease, self._now()]
+            ).fetchall()
+        )
+        if not rows:
+            raise LeaseLost("Lease not found")
+        self._hint({number: name for (number,) in rows if (name := self._name_of(number))})
+
+    def transact(self, transaction: m.Transaction) -> m.Transacted:
+        now = self._now()
+        answer, changed = self._db.transaction(
+            lambda cursor: postgres_transact.transact(cursor, transaction, now)
+        )
+        self._hint(changed)
+        return answer
+
+    # --------------------------------------------------------------------- groups
+
+    def subscribe(self, queue: str, group: str, subscription: m.Subscription) -> bool:
+        _, begins = self._register(queue, group, subscription)
+        return begins == subscription
+
+    def _register(
+        self, queue: str, group: str, subscription: m.Subscription
+    ) -> tuple[bool, m.Subscription]:
+        """Register a group in its three steps; say whether the queue exists, and how it begins.
+
+        Where the queue does not exist the wish is remembered and the queue looked for once more:
+        its maker may have looked for wishes just before this one was there.
+        """
+        now = self._now()
+        arguments = [queue, group, subscription.mode, _instant(subscription.from_us), now]
+        for _ in range(2):
+            row = self._db.call(lambda c: c.execute(_BEGIN_GROUP, arguments).fetchone())
+            assert row is not None
+            number, mode, start = row
+            if number is not None:
+                break
+        begins = postgres_rows.subscription_of(mode, start)
+        if number is None:
+            return False, begins
+        done: int | None = 0
+        while done is not None:
+            done = self._call(_REGISTER, [number, done, REGISTER_CHUNK, now])
+        self._call("select queen.finish_group(%s)", [number])
+        return True, begins
+
+    def groups(self, queue: str) -> Sequence[m.Group]:
+        rows = self._db.call(
+            lambda c: c.execute(
+                "select * from queen.list_groups(%s, %s)", [queue, self._now()]
+            ).fetchall(),
+            writes=False,
+        )
+        return [
+            m.Group(
+                queue=queue,
+                name=name,
+                subscription=postgres_rows.subscription_of(mode, start),
+                created_us=created + POSTGRES_EPOCH_US,
+                lag=lag,
+                leased=leased,
+            )
+            for name, mode, start, created, lag, leased in rows
+        ]
+
+    def delete_group(
+        self, group: str, *, queue: str | None = None, keep_subscription: bool = False
+    ) -> int:
+        return int(
+            self._call(
+                "select queen.delete_group(%s, %s, %s, %s)",
+                [queue, group, keep_subscription, self._now()],
+            )
+        )
+
+    def restart_subscription(self, group: str, from_us: int) -> int:
+        return int(
+            self._call("select queen.restart_subscription(%s, %s)", [group, to_datetime(from_us)])
+        )
+
+    # --------------------------------------------------------------------- browse
+
+    def dead_letters(self, wanted: m.DeadLetterFilter) -> m.DeadLetters:
+        which = [
+            wanted.queue,
+            wanted.group,
+            wanted.partition,
+            _instant(wanted.failed_from_us),
+            _instant(wanted.failed_to_us),
+        ]
+
+        def work(cursor: Cursor) -> m.DeadLetters:
+            rows = cursor.execute(_DEAD_LETTERS, [*which, wanted.limit, wanted.offset]).fetchall()
+            total = _value(cursor, "select queen.count_dead_letters(%s, %s, %s, %s, %s)", which)
+            return m.DeadLetters(
+                items=[postgres_rows.dead_letter_of(row) for row in rows], total=total
+            )
+
+        return self._db.call(work, writes=False)
+
+    # --------------------------------------------------------- upkeep and wake-ups
+
+    def sweep(self) -> m.SweepReport:
+        now = self._now()
+        due = self._db.call(
+            lambda c: c.execute(
+                "select partition_id, group_id from queen.expired_leases(%s::int4, %s)",
+                [SWEEP_ROWS, now],
+            ).fetchall()
+        )
+        expired = 0
+        for partition, group in due:
+            try:
+                expired += bool(
+                    self._call("select queen.expire_lease(%s, %s, %s)", [partition, group, now])
+                )
+            except (
+                QueenError
+            ):  # one bad row holds up no other; the next sweep tries it again (O-09)
+                log.exception(
+                    "could not take back a lease of partition %s, group %s", partition, group
+                )
+        removed = self._call("select queen.remove_leftovers(%s::int4)", [SWEEP_ROWS])
+        removed += self._call("select queen.remove_claims(%s::int4)", [SWEEP_ROWS])
+        return m.SweepReport(
+            expired=expired,
+            removed=removed,
+            repaired=self._call("select queen.repair(%s)", [now]),
+        )
+
+    def next_ready_in(self, request: m.PopRequest) -> float | None:
+        seconds = self._db.call(
+            lambda c: _value(
+                c,
+                "select queen.next_ready_in(%s, %s, %s, %s)",
+                [request.queue, request.group, request.partition, self._now()],
+            ),
+            writes=False,
+        )
+        return None if seconds is None else float(seconds)
+
+    def listen(self, callback: Callable[[Hint], None]) -> Callable[[], None]:
+        return self._hints.listen(callback)
+
+    # --------------------------------------------------------------------- helpers
+
+    def _now(self) -> datetime | None:
+        """Return the caller's clock, None where the server's decides."""
+        return None if self._clock is None else to_datetime(self._clock.now_us())
+
+    def _call(self, statement: str, arguments: Sequence[Any]) -> Any:
+        return self._db.call(lambda cursor: _value(cursor, statement, arguments))
+
+    def _hint(self, changed: Mapping[int, str]) -> None:
+        if changed:
+            self._names.update(changed)
+            self._hints.changed(changed)
+
+    def _name_of(self, number: int) -> str | None:
+        """Return the name of a queue; numbers are never given twice, so it may be remembered."""
+        name = self._names.get(number)
+        if name is None:
+            name = self._call("select max(q.name) from queen.queues q where q.id = %s", [number])
+            if name is not None:
+                self._names[number] = name
+        return name
+
+
+migrate_now = migrate
+
+
+def _value(cursor: Cursor, statement: str, arguments: Sequence[Any]) -> Any:
+    row = cursor.execute(statement, arguments).fetchone()
+    return None if row is None else row[0]
+
+
+def _instant(instant_us: int | None) -> datetime | None:
+    return None if instant_us is None else to_datetime(instant_us)
+
+
+def _changes(before: m.Queue, after: m.Queue) -> dict[str, m.Change]:
+    old = {
+        "namespace": before.namespace,
+        "task": before.task,
+        **msgspec.structs.asdict(before.options),
+    }
+    new = {
+        "namespace": after.namespace,
+        "task": after.task,
+        **msgspec.structs.asdict(after.options),
+    }
+    return {name: m.Change(old=old[name], new=new[name]) for name in new if old[name] != new[name]}

@@ -1,0 +1,176 @@
+"""Acks into calls of ``queen.ack``, one for each lease they name, and its answers into `Acked`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from queen_sync import ids
+from queen_sync import model as m
+from queen_sync.backends.postgres_connections import Cursor
+from queen_sync.backends.postgres_push import address_of
+from queen_sync.errors import InvalidRequest, LeaseLost, LeaseRequired, MessageNotFound, QueenError
+
+_ACK = (
+    "select verdict, results, queue_name, partition_name, released, more, queue_id"
+    " from queen.ack(%s, %s, %s::uuid, %b::text[], %b::int8[], %b::int8[], %b::text[],"
+    " %b::text[], %s)"
+)
+_FIND = "select partition_id, covered, requires_lease from queen.find_acked(%s, %s::uuid, %s)"
+NO_LEASE = "00000000-0000-0000-0000-000000000000"
+_LETTER: Mapping[m.Outcome, str] = {"completed": "c", "failed": "f", "retry": "r", "dlq": "d"}
+_STATUS: Mapping[str, m.Status] = {
+    "c": "completed",
+    "f": "failed",
+    "r": "pending",
+    "d": "dead_letter",
+}
+_NOT_FOUND = "Message not found"
+_LOST = "Invalid or expired lease"
+_REQUIRED = "leaseId is required"
+_NOT_COVERED = "Message is not being processed"
+_AMBIGUOUS = "transactionId is ambiguous, partitionId required"
+
+Work = dict[int, str]
+"""Queues, by number and name, that have something to pop at once."""
+
+
+class _Lease(NamedTuple):
+    """What one call of the function is about; the order is that in which rows are locked."""
+
+    partition: int
+    group: str
+    lease: str
+
+
+def lease_text(lease: str | None) -> str | None:
+    """Return a lease id that the database can read; text that is none names no lease at all."""
+    return lease if lease is None or ids.number(lease) is not None else NO_LEASE
+
+
+def settle(
+    cursor: Cursor, acks: Sequence[m.Ack], now: datetime | None
+) -> tuple[list[m.Acked], Work]:
+    """Judge the acks, each by itself, in one transaction."""
+    answers: list[m.Acked | None] = [None] * len(acks)
+    calls: dict[_Lease, list[int]] = {}
+    for index, ack in enumerate(acks):
+        where = _partition(cursor, ack)
+        if isinstance(where, m.Acked):
+            answers[index] = where
+        else:
+            key = _Lease(where, ack.group, lease_text(ack.lease_id) or "")
+            calls.setdefault(key, []).append(index)
+    work: Work = {}
+    for key in sorted(calls):
+        _call(cursor, key, acks, calls[key], now, answers, work)
+    return [answer for answer in answers if answer is not None], work
+
+
+def _call(
+    cursor: Cursor,
+    key: _Lease,
+    acks: Sequence[m.Ack],
+    indexes: Sequence[int],
+    now: datetime | None,
+    answers: list[m.Acked | None],
+    work: Work,
+) -> None:
+    chosen = [acks[index] for index in indexes]
+    found = [address_of(ack.transaction_id) for ack in chosen]
+    ours = [a if a and a.partition == key.partition else None for a in found]
+    errors = [ack.error for ack in chosen]
+    plain = all(ack.outcome == "completed" for ack in chosen)
+    cursor.execute(
+        _ACK,
+        [
+            key.partition,
+            key.group,
+            key.lease or None,
+            [ack.transaction_id for ack in chosen],
+            [a and a.seq for a in ours] if any(ours) else None,
+            [a and a.stamp for a in ours] if any(ours) else None,
+            None if plain else [_LETTER[ack.outcome] for ack in chosen],
+            errors if any(errors) else None,
+            now,
+        ],
+    )
+    row = cursor.fetchone()
+    assert row is not None
+    _, results, queue, partition, released, more, queue_number = row
+    if more:
+        work[queue_number] = queue
+    for index, ack, letter in zip(indexes, chosen, results or "c" * len(chosen), strict=True):
+        status = _STATUS.get(letter.lower()) if letter not in "nlq" else None
+        if status is None:
+            code, reason = _refusal(letter, unfenced=not key.lease)
+            answers[index] = m.Acked(
+                transaction_id=ack.transaction_id,
+                code=code,
+                reason=reason,
+                queue=queue,
+                partition=partition,
+                group=ack.group,
+            )
+        else:
+            answers[index] = m.Acked(
+                transaction_id=ack.transaction_id,
+                status=status,
+                already=letter.isupper(),
+                queue=queue,
+                partition=partition,
+                group=ack.group,
+                lease_released=released,
+            )
+
+
+def _refusal(letter: str, *, unfenced: bool) -> tuple[str, str]:
+    if letter == "n":
+        return MessageNotFound.code, _NOT_FOUND
+    if letter == "q":
+        return LeaseRequired.code, _REQUIRED
+    return LeaseLost.code, _NOT_COVERED if unfenced else _LOST
+
+
+def _partition(cursor: Cursor, ack: m.Ack) -> int | m.Acked:
+    """Return the number of the partition that an ack is about, or why there is none."""
+    if ack.partition_id is not None:
+        number = ids.partition_number(ack.partition_id)
+        return number if number is not None else _refused(ack, MessageNotFound.code, _NOT_FOUND)
+    said = address_of(ack.transaction_id)
+    cursor.execute(_FIND, [ack.transaction_id, lease_text(ack.lease_id), ack.group])
+    rows = cursor.fetchall()
+    if not rows:
+        if said is not None and said.partition:
+            return said.partition
+        return _refused(ack, MessageNotFound.code, _NOT_FOUND)
+    if ack.lease_id is None:
+        usable = [number for number, covered, required in rows if covered and not required]
+        if not usable:
+            if any(required for _, _, required in rows):
+                return _refused(ack, LeaseRequired.code, _REQUIRED)
+            return _refused(ack, LeaseLost.code, _NOT_COVERED)
+    else:
+        usable = [number for number, covered, _ in rows if covered] or [rows[0][0]]
+    if len(usable) > 1:
+        return _refused(ack, InvalidRequest.code, _AMBIGUOUS)
+    return int(usable[0])
+
+
+def _refused(ack: m.Ack, code: str, reason: str) -> m.Acked:
+    return m.Acked(transaction_id=ack.transaction_id, code=code, reason=reason, group=ack.group)
+
+
+_ERRORS: Mapping[str, type[QueenError]] = {
+    error.code: error for error in (MessageNotFound, LeaseLost, LeaseRequired, InvalidRequest)
+}
+
+
+def raise_first_refusal(answers: Iterable[tuple[int, m.Acked]]) -> None:
+    """Raise what the first refused ack of a transaction was refused with."""
+    for index, answer in sorted(answers, key=lambda pair: pair[0]):
+        if answer.code is not None:
+            error = _ERRORS[answer.code](answer.reason or answer.code)
+            error.index = index
+            raise error

@@ -1,0 +1,149 @@
+"""Hints between processes: which queues may have got something to pop.
+
+A hint is a NOTIFY with queue ids, sent outside the transactions that cause it, on a connection of
+its own, and coalesced: NOTIFY inside a push would serialise commits (a third of them, measured).
+Hints may be lost; whoever waits looks by itself now and then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import psycopg
+
+from queen_sync.backends.base import Hint
+
+log = logging.getLogger(__name__)
+
+CHANNEL = "queen_hints"
+COALESCE_SECONDS = 0.004
+MAX_IDS = 400
+"""More than fit into one payload of 8,000 bytes mean: look everywhere."""
+EVERYWHERE = "*"
+
+
+class Hints:
+    """Sends this process's hints to the others, and theirs to this process's listeners."""
+
+    def __init__(
+        self,
+        connect: Callable[[], psycopg.Connection[Any]],
+        name_of: Callable[[int], str | None],
+        connect_listener: Callable[[], psycopg.Connection[Any]] | None = None,
+    ) -> None:
+        self._connect = connect
+        self._connect_listener = connect_listener or connect
+        self._name_of = name_of
+        self._token = secrets.token_hex(6)
+        self._listeners: list[Callable[[Hint], None]] = []
+        self._pending: set[int] = set()
+        self._wake = threading.Condition()
+        self._closed = False
+        self._threads: dict[str, threading.Thread] = {}
+
+    def close(self) -> None:
+        """Send what is pending and stop both threads."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+        for thread in list(self._threads.values()):
+            thread.join(timeout=5)
+
+    def listen(self, callback: Callable[[Hint], None]) -> Callable[[], None]:
+        """Call back with hints from now on, of this process and of others."""
+        with self._wake:
+            self._listeners.append(callback)
+        self._start("queen-listen", self._listen)
+
+        def stop() -> None:
+            with self._wake, contextlib.suppress(ValueError):
+                self._listeners.remove(callback)
+
+        return stop
+
+    def changed(self, queues: Mapping[int, str]) -> None:
+        """Say that these queues (id to name) may have something to pop."""
+        self._tell(frozenset(queues.values()))
+        with self._wake:
+            if self._closed:
+                return
+            self._pending.update(queues)
+            self._wake.notify_all()
+        self._start("queen-notify", self._notify)
+
+    def _tell(self, hint: Hint) -> None:
+        for callback in tuple(self._listeners):
+            callback(hint)
+
+    def _start(self, name: str, target: Callable[[], None]) -> None:
+        if name in self._threads:
+            return
+        with self._wake:
+            if name not in self._threads and not self._closed:
+                self._threads[name] = thread = threading.Thread(
+                    target=target, name=name, daemon=True
+                )
+                thread.start()
+
+    def _notify(self) -> None:
+        connection: psycopg.Connection[Any] | None = None
+        pause = 0.0
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._pending or self._closed)
+                if self._closed and not self._pending:
+                    break
+            time.sleep(pause or COALESCE_SECONDS)
+            with self._wake:
+                ids, self._pending = self._pending, set()
+            where = ",".join(map(str, ids)) if len(ids) <= MAX_IDS else EVERYWHERE
+            try:
+                if connection is None:
+                    connection = self._connect()
+                connection.execute("select pg_notify(%s, %s)", [CHANNEL, f"{self._token}:{where}"])
+                pause = 0.0
+            except psycopg.Error as error:
+                # The hint is lost; waiting pops find the work at their next own look.
+                log.debug("a hint was not sent: %s", error)
+                if connection is not None:
+                    connection.close()
+                connection = None
+                pause = min(2.0, pause * 2 or 0.1)
+                if self._closed:
+                    break
+        if connection is not None:
+            connection.close()
+
+    def _listen(self) -> None:
+        pause = 0.1
+        while not self._closed:
+            try:
+                with self._connect_listener() as connection:
+                    connection.execute(f"listen {CHANNEL}")
+                    pause = 0.1
+                    self._tell(None)  # what was said while nobody listened
+                    while not self._closed:
+                        for notice in connection.notifies(timeout=0.5, stop_after=1):
+                            self._heard(notice.payload)
+            except psycopg.Error as error:
+                log.debug("listening again in %.1f s: %s", pause, error)
+                with self._wake:
+                    self._wake.wait_for(lambda: self._closed, timeout=pause)
+                pause = min(2.0, pause * 2)
+
+    def _heard(self, payload: str) -> None:
+        token, _, where = payload.partition(":")
+        if token == self._token:
+            return
+        if where == EVERYWHERE:
+            self._tell(None)
+            return
+        names = {self._name_of(int(number)) for number in where.split(",") if number.isdigit()}
+        if names != {None}:
+            self._tell(frozenset(name for name in names if name is not None))

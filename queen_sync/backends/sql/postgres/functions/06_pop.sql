@@ -1,0 +1,241 @@
+-- Claim for a group: lock the lease row that has waited longest, look at it, write the lease, read
+-- the batch. The candidate comes from one index, (group_id, ready_at, partition_id) up to now; rows
+-- of live leases and delayed partitions lie beyond it. v_at is a variable because clock_timestamp()
+-- in the condition would be a filter (an empty pop over 100,000 delayed rows: 10 ms against 0.06),
+-- and the planner is held to the index: sorting all ready rows would cost milliseconds each time.
+-- skip locked passes over rows that another pop or an ack holds; a row's own lock does not hide it
+-- from this call, so whatever is looked at and not taken gets a ready_at to come, or is in v_passed.
+--
+-- Rows: where seq is null, one of
+--   note 'unregistered'   no such queue, or the group is not (wholly) registered: register, then pop
+--   note 'ignored'        the group began otherwise than asked
+--   otherwise             a claimed partition: its id, name (note), lease id (null: autoAck), expiry
+-- and after each claimed partition its messages: seq, created_at, transaction_id (null: the server's),
+-- trace_id, payload, deliveries before this one, failures, last error (note).
+create or replace function queen.pop(
+    p_queue text, p_group text, p_partition text, p_messages integer, p_partitions integer,
+    p_auto_ack boolean, p_mode text, p_from timestamptz, p_now timestamptz
+) returns table (
+    partition_id bigint, seq bigint, created_at timestamptz, transaction_id text, trace_id uuid,
+    payload json, deliveries integer, failures integer, note text, lease_id uuid, expires_at timestamptz
+) language plpgsql volatile
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+#variable_conflict use_column
+declare
+    q queen.queues;
+    g queen.consumer_groups;
+    r queen.partition_leases;
+    v_at timestamptz := coalesce(p_now, clock_timestamp());
+    v_only bigint;
+    v_name text;
+    v_last bigint;
+    v_first bigint;
+    v_room integer := p_messages;
+    v_size integer;
+    v_batch int8multirange;
+    v_alone boolean;
+    v_plain boolean;
+    v_ready timestamptz;
+    v_lease uuid;
+    v_ends timestamptz;
+    v_claimed bigint[] := '{}';
+    v_passed bigint[] := '{}';
+    v_first_alone boolean;
+begin
+    perform queen.require_read_committed();
+    select * into q from queen.queues x where x.name = p_queue and x.deleted_at is null;
+    if found then
+        select * into g from queen.consumer_groups x where x.queue_id = q.id and x.name = p_group;
+    end if;
+    if g.id is null or not g.registered then
+        note := 'unregistered';
+        return next;
+        return;
+    end if;
+    if p_mode is not null and (g.mode, g.start_at) is distinct from (p_mode, p_from) then
+        note := 'ignored';
+        return next;
+    end if;
+    if p_partition is not null then
+        select p.id into v_only from queen.partitions p where p.queue_id = q.id and p.name = p_partition;
+        if not found then
+            return;
+        end if;
+    end if;
+
+    -- Each round claims a partition or puts it off; the bound is for a crowd of rows put off by 5 ms.
+    for round in 1 .. 64 + p_partitions loop
+        exit when v_room <= 0 or cardinality(v_claimed) >= p_partitions;
+        if v_only is not null then
+            select x.* into r from queen.partition_leases x
+            where x.partition_id = v_only and x.group_id = g.id and x.ready_at <= v_at
+                and x.partition_id <> all (v_claimed)
+            for no key update skip locked;
+        elsif cardinality(v_passed) = 0 then
+            select x.* into r from queen.partition_leases x
+            where x.group_id = g.id and x.ready_at <= v_at
+            order by x.ready_at, x.partition_id limit 1
+            for no key update skip locked;
+        else
+            select x.* into r from queen.partition_leases x
+            where x.group_id = g.id and x.ready_at <= v_at and x.partition_id <> all (v_passed)
+            order by x.ready_at, x.partition_id limit 1
+            for no key update skip locked;
+        end if;
+        exit when not found;
+
+        -- A row that is due and holds a lease is one whose lease ran out.
+        if r.lease_id is not null then
+            r := queen.expire(r, q, v_at);
+        end if;
+        select p.last_seq, p.first_seq, p.name into v_last, v_first, v_name
+        from queen.partitions p where p.id = r.partition_id;
+        r.position := greatest(r.position, v_first - 1);
+        if g.skip_before is not null then
+            r := queen.advance_to(r, least(
+                coalesce(queen.seq_before(r.partition_id, r.position + 1, v_last, g.skip_before), r.position), v_last));
+        end if;
+
+        v_plain := isempty(r.settled) and not r.retrying
+            and q.delayed_processing_seconds = 0 and q.window_buffer_seconds = 0;
+        if v_plain then
+            v_size := least(v_room, v_last - r.position);
+            v_alone := false;
+        else
+            v_size := 0;
+            if q.window_buffer_seconds = 0 or queen.next_ready(r, q, v_at) <= v_at then
+                select c.batch, c.size, c.first_alone into v_batch, v_size, v_alone
+                from queen.cut(r, q, v_last, v_room, v_at) c;
+            end if;
+        end if;
+
+        if v_size <= 0 then
+            v_ready := queen.next_ready(r, q, v_at);
+            if v_ready <= v_at then
+                v_ready := v_at + interval '5 milliseconds';
+            end if;
+            update queen.partition_leases x
+            set position = r.position, settled = r.settled, retrying = r.retrying, ready_at = v_ready,
+                lease_id = null, lease_expires_at = null, alone = false, batch = '{}', open = '{}',
+                failed = null, returned = null, dead = null
+            where x.partition_id = r.partition_id and x.group_id = r.group_id;
+            exit when v_only is not null;
+            continue;
+        end if;
+
+        -- A message that must go alone, met by a claim that already holds some: for a later pop.
+        if v_alone and cardinality(v_claimed) > 0 then
+            v_passed := v_passed || r.partition_id;
+            continue;
+        end if;
+        if v_plain then
+            v_batch := queen.span(r.position + 1, r.position + v_size);
+        end if;
+
+        partition_id := r.partition_id;
+        note := v_name;
+        seq := null; created_at := null; transaction_id := null; trace_id := null; payload := null;
+        deliveries := null; failures := null;
+        if p_auto_ack then
+            lease_id := null; expires_at := null;
+            return next;
+        else
+            if v_lease is null then
+                v_lease := queen.new_lease_id(r.partition_id);
+                v_ends := v_at + make_interval(secs => case when q.lease_seconds = 0 then 60 else q.lease_seconds end);
+                v_first_alone := v_size = 1;
+            end if;
+            lease_id := v_lease; expires_at := v_ends;
+            return next;
+        end if;
+        if v_plain then
+            return query
+            select m.partition_id, m.seq, m.created_at, m.transaction_id, m.trace_id, m.payload,
+                null::integer, null::integer, null::text, null::uuid, null::timestamptz
+            from queen.messages m
+            where m.partition_id = r.partition_id and m.seq > r.position and m.seq <= r.position + v_size
+            order by m.seq;
+        else
+            return query
+            select m.partition_id, m.seq, m.created_at, m.transaction_id, m.trace_id, m.payload,
+                y.deliveries, y.failures, y.error, null::uuid, null::timestamptz
+            from queen.messages m
+            left join queen.retries y
+                on r.retrying and y.partition_id = m.partition_id and y.group_id = r.group_id and y.seq = m.seq
+            where m.partition_id = r.partition_id and m.seq >= lower(v_batch) and m.seq < upper(v_batch)
+                and v_batch @> m.seq
+            order by m.seq;
+        end if;
+
+        if p_auto_ack then
+            if v_plain then
+                r.position := r.position + v_size;
+            else
+                r := queen.settle(r, v_batch);
+            end if;
+            update queen.partition_leases x
+            set position = r.position, settled = r.settled, retrying = r.retrying,
+                lease_id = null, lease_expires_at = null, alone = false, batch = '{}', open = '{}',
+                failed = null, returned = null, dead = null,
+                ready_at = queen.next_ready(r, q, v_at)
+            where x.partition_id = r.partition_id and x.group_id = r.group_id;
+            v_passed := v_passed || r.partition_id; -- what is left of it waits for a later pop
+        else
+            update queen.partition_leases x
+            set position = r.position, settled = r.settled, retrying = r.retrying,
+                lease_id = v_lease, lease_expires_at = v_ends, ready_at = v_ends,
+                alone = v_size = 1 and p_partitions = 1, batch = v_batch, open = v_batch,
+                failed = null, returned = null, dead = null
+            where x.partition_id = r.partition_id and x.group_id = r.group_id;
+        end if;
+        v_claimed := v_claimed || r.partition_id;
+        v_room := v_room - v_size;
+        exit when v_only is not null or v_alone;
+    end loop;
+
+    if p_partitions > 1 and not p_auto_ack then
+        if cardinality(v_claimed) > 1 then
+            insert into queen.claims (lease_id, group_id, partition_ids, created_at)
+            values (v_lease, g.id, v_claimed, v_at);
+        elsif v_first_alone then
+            update queen.partition_leases x set alone = true
+            where x.partition_id = v_claimed[1] and x.group_id = g.id;
+        end if;
+    end if;
+end $$;
+
+create or replace function queen.advance_to(inout r queen.partition_leases, p_position bigint)
+language plpgsql volatile as $$
+begin
+    if p_position > r.position then
+        r.position := p_position;
+        r.settled := r.settled - queen.span(0, p_position);
+        r := queen.advance(r);
+    end if;
+end $$;
+
+-- In how many seconds something may come due for a group by time alone; null: nothing known.
+create or replace function queen.next_ready_in(p_queue text, p_group text, p_partition text, p_now timestamptz)
+returns double precision language sql volatile set jit = off as $$
+    with at as materialized (select coalesce(p_now, clock_timestamp()) as now),
+    x as (
+        select g.id as group_id, (
+            select p.id from queen.partitions p where p.queue_id = q.id and p.name = p_partition
+        ) as partition_id
+        from queen.queues q
+        join queen.consumer_groups g on g.queue_id = q.id and g.name = p_group
+        where q.name = p_queue and q.deleted_at is null
+    )
+    select greatest(0, extract(epoch from case
+        when p_partition is null then (
+            select l.ready_at from queen.partition_leases l
+            where l.group_id = x.group_id and l.ready_at is not null
+            order by l.ready_at limit 1
+        )
+        else (
+            select l.ready_at from queen.partition_leases l
+            where l.group_id = x.group_id and l.partition_id = x.partition_id
+        )
+    end - at.now))::double precision
+    from x, at
+$$;

@@ -1,0 +1,101 @@
+"""Message, partition and lease ids: UUIDs (version 8) that carry their own address.
+
+A message id holds 36 bits of partition number, 44 bits of seq and the low 42 bits of the
+message's ``created_us``. It therefore needs neither a column nor an index, sorts by
+(partition, seq), and can be told from a forged or foreign one by looking at the row: the
+stamp must agree. A partition id is the same with seq and stamp 0. A lease id holds the
+partition of its (first) claim in the same place; the other 86 bits are random.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import NamedTuple
+
+PARTITION_BITS = 36
+SEQ_BITS = 44
+STAMP_BITS = 42
+STAMP_MASK = (1 << STAMP_BITS) - 1
+_VERSION = 8 << 76
+_VARIANT = 2 << 62
+_HEX = frozenset("0123456789abcdef")
+
+
+class Address(NamedTuple):
+    """What a message id says: partition number, seq, low bits of ``created_us``."""
+
+    partition: int
+    seq: int
+    stamp: int
+
+
+def _text(number: int) -> str:
+    h = f"{number:032x}"
+    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+
+
+def message_id(partition: int, seq: int, created_us: int) -> str:
+    """Return the id of the message at ``seq`` of a partition."""
+    return _text(
+        partition << 92
+        | (seq >> 32) << 80
+        | _VERSION
+        | (seq >> 20 & 0xFFF) << 64
+        | _VARIANT
+        | (seq & 0xFFFFF) << 42
+        | (created_us & STAMP_MASK)
+    )
+
+
+def partition_id(partition: int) -> str:
+    """Return the id of a partition."""
+    return message_id(partition, 0, 0)
+
+
+def queue_id(queue: int) -> str:
+    """Return the id of a queue: that of partition 0, with the queue's number as its stamp."""
+    return message_id(0, 0, queue)
+
+
+def lease_id(partition: int) -> str:
+    """Return a fresh lease id for a claim that begins with this partition."""
+    random = secrets.randbits(86)
+    return _text(
+        partition << 92
+        | (random >> 74) << 80
+        | _VERSION
+        | (random >> 62 & 0xFFF) << 64
+        | _VARIANT
+        | (random & ((1 << 62) - 1))
+    )
+
+
+def number(text: str) -> int | None:
+    """Return a UUID in its canonical spelling as a number, or None for any other text.
+
+    Only the canonical spelling is read (36 characters, lower case, four hyphens): ids are
+    compared as text everywhere else, so another spelling must not become a second name.
+    """
+    if len(text) != 36 or text[8] != "-" or text[13] != "-" or text[18] != "-" or text[23] != "-":
+        return None
+    digits = text.replace("-", "")
+    if len(digits) != 32 or not _HEX.issuperset(digits):
+        return None
+    return int(digits, 16)
+
+
+def address(text: str) -> Address | None:
+    """Return what an id of ours says, or None where the text is no such id."""
+    n = number(text)
+    if n is None or (n >> 76 & 0xF) != 8 or (n >> 62 & 3) != 2:
+        return None
+    seq = (n >> 80 & 0xFFF) << 32 | (n >> 64 & 0xFFF) << 20 | (n >> 42 & 0xFFFFF)
+    return Address(n >> 92, seq, n & STAMP_MASK)
+
+
+def partition_number(text: str) -> int | None:
+    """Return the number in a partition id, or None where the text is none of ours."""
+    found = address(text)
+    if found is None or found.seq or found.stamp or not found.partition:
+        return None
+    return found.partition

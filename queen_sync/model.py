@@ -1,0 +1,457 @@
+"""The values that pass between callers and backends: frozen, small, checked when made.
+
+A value that could not be stored cannot be made: names and payloads are checked here, so
+that a backend never meets a bad one (`InvalidRequest` names the field). Instants end in
+``_us`` and are microseconds since 1970-01-01 UTC; every one has a ``_at`` property that
+gives it as a datetime.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from queen_sync import ids
+from queen_sync.clock import to_datetime
+from queen_sync.errors import InvalidRequest
+from queen_sync.payloads import JsonText, to_value
+
+QUEUE_MODE = "__QUEUE_MODE__"
+"""The group of consumers that named none: each message goes to one of them."""
+DEFAULT_PARTITION = "Default"
+RESERVED_PREFIX = "__system_"
+MAX_NAME_LENGTH = 255
+DEFAULT_LEASE_SECONDS = 60
+"""What a ``lease_seconds`` of 0 means."""
+MAX_LEASE_SECONDS = 86_400
+EXPIRED = "Partition lease expired"
+"""The error text of a message whose lease ran out (PLD-5)."""
+
+Outcome = Literal["completed", "failed", "retry", "dlq"]
+Status = Literal["completed", "failed", "pending", "dead_letter"]
+"""What became of a message: completed, failed (comes again), pending (given back), dead."""
+SubscriptionMode = Literal["all", "new", "from"]
+
+OUTCOMES: tuple[Outcome, ...] = ("completed", "failed", "retry", "dlq")
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+"""NUL and lone surrogates: no text column takes them, and an error text is not worth a refusal."""
+
+
+def check_name(name: str, field: str) -> None:
+    """Refuse a name that is not 1 to 255 characters, holds NUL, or is ``.`` or ``..`` (C-18)."""
+    if 0 < len(name) <= MAX_NAME_LENGTH and "\0" not in name and name not in (".", ".."):
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidRequest(f"{field} is not valid Unicode", field) from error
+        return
+    if not name:
+        raise InvalidRequest(f"{field} is required", field)
+    if len(name) > MAX_NAME_LENGTH:
+        raise InvalidRequest(f"{field} name exceeds {MAX_NAME_LENGTH} characters", field)
+    raise InvalidRequest(f"{field} may not be '.' or '..' nor hold NUL", field)
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """A frozen value."""
+
+
+class QueueOptions(Value, frozen=True):
+    """The options of a queue, with their defaults; 0 turns a limit or a delay off.
+
+    ``dead_letter_queue`` and ``dlq_after_max_retries`` are kept and have no effect:
+    a message past its retry limit is always dead-lettered (C-02).
+    """
+
+    lease_seconds: int = 300
+    retry_limit: int = 3
+    retry_delay_milliseconds: int = 0
+    max_queue_size: int = 0
+    ttl_seconds: int = 0
+    dead_letter_queue: bool = False
+    dlq_after_max_retries: bool = False
+    priority: int = 0
+    delayed_processing_seconds: int = 0
+    window_buffer_seconds: int = 0
+    retention_seconds: int = 0
+    completed_retention_seconds: int = 0
+    retention_enabled: bool = False
+    encryption_enabled: bool = False
+    max_wait_seconds: int = 0
+    require_lease_id: bool = True
+    spread_partitions: int = 0
+
+    def __post_init__(self) -> None:
+        for field in msgspec.structs.fields(type(self)):
+            check_option(field.name, getattr(self, field.name))
+
+    @property
+    def effective_lease_seconds(self) -> int:
+        """How long a lease lasts: 0 means 60."""
+        return self.lease_seconds or DEFAULT_LEASE_SECONDS
+
+
+OPTION_DEFAULTS: Mapping[str, int | bool] = {
+    field.name: field.default for field in msgspec.structs.fields(QueueOptions)
+}
+MAX_OPTION = 2**31 - 1
+
+
+def check_option(name: str, value: object) -> None:
+    """Refuse an unknown option, a value of the wrong type, and one out of bounds (C-11)."""
+    default = OPTION_DEFAULTS.get(name)
+    if default is None:
+        raise InvalidRequest(f"unknown option '{name}'", name)
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise InvalidRequest(f"{name} must be true or false", name)
+    elif isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_OPTION:
+        raise InvalidRequest(f"{name} must be a non-negative integer", name)
+    elif name == "lease_seconds" and value > MAX_LEASE_SECONDS:
+        raise InvalidRequest(f"{name} must be at most {MAX_LEASE_SECONDS}", name)
+
+
+class Queue(Value, frozen=True):
+    """A queue as it stands: its names, options and ids."""
+
+    id: str
+    name: str
+    options: QueueOptions
+    default_partition_id: str
+    created_us: int
+    namespace: str = ""
+    task: str = ""
+
+    @property
+    def created_at(self) -> datetime:
+        return to_datetime(self.created_us)
+
+
+class Change(Value, frozen=True):
+    """One option before and after a configure."""
+
+    old: int | bool | str | None
+    new: int | bool | str | None
+
+
+class Configured(Value, frozen=True):
+    """What configure did: the queue as it now is, whether it is new, what changed."""
+
+    queue: Queue
+    created: bool
+    changes: dict[str, Change]
+
+
+class NewMessage(Value, frozen=True):
+    """A message to push.
+
+    ``transaction_id`` is the caller's name for it, unique in its partition: with one, a
+    repeated push stores nothing twice. Without one the message's own id serves.
+    ``trace_id`` is a UUID in canonical spelling.
+    """
+
+    queue: str
+    payload: JsonText = JsonText(b"null")
+    partition: str = DEFAULT_PARTITION
+    transaction_id: str | None = None
+    trace_id: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.queue, "queue")
+        if self.queue.startswith(RESERVED_PREFIX):
+            raise InvalidRequest(
+                f"queue names beginning with {RESERVED_PREFIX} are reserved", "queue"
+            )
+        check_name(self.partition, "partition")
+        if self.transaction_id is not None:
+            check_name(self.transaction_id, "transactionId")
+        if self.trace_id is not None and ids.number(self.trace_id) is None:
+            raise InvalidRequest("traceId must be a UUID in its canonical spelling", "traceId")
+        if type(self.payload) is not JsonText:
+            msgspec.structs.force_setattr(self, "payload", JsonText.check(self.payload))
+
+    @classmethod
+    def of(
+        cls,
+        queue: str,
+        value: Any,
+        *,
+        partition: str = DEFAULT_PARTITION,
+        transaction_id: str | None = None,
+        trace_id: str | None = None,
+    ) -> NewMessage:
+        """Return a message whose payload is a Python value."""
+        return cls(
+            queue=queue,
+            payload=JsonText.of(value),
+            partition=partition,
+            transaction_id=transaction_id,
+            trace_id=trace_id,
+        )
+
+
+class Receipt(Value, frozen=True):
+    """The answer to one pushed message.
+
+    A duplicate carries the id, seq and trace id of the message that was first. ``depth`` is
+    the queue's depth after the push, None where the queue has no limit (PLD-9).
+    """
+
+    status: Literal["queued", "duplicate"]
+    id: str
+    transaction_id: str
+    queue: str
+    partition: str
+    partition_id: str
+    seq: int
+    trace_id: str | None = None
+    depth: int | None = None
+    remaining: int | None = None
+
+    @property
+    def duplicate(self) -> bool:
+        return self.status == "duplicate"
+
+
+class Subscription(Value, frozen=True):
+    """Where a group that is met for the first time begins (C-07)."""
+
+    mode: SubscriptionMode = "all"
+    from_us: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("all", "new", "from"):
+            raise InvalidRequest("subscriptionMode must be one of all, new", "subscriptionMode")
+        if (self.mode == "from") != (self.from_us is not None):
+            raise InvalidRequest("a subscription from a time needs the time", "subscriptionFrom")
+
+
+class PopRequest(Value, frozen=True):
+    """What to pop.
+
+    ``max_messages`` is the cap of the whole claim, ``max_partitions`` how many partitions it
+    may take. ``subscription`` counts only when the group is met for the first time; None
+    means all. A lease time per pop does not exist: the queue's option decides.
+    """
+
+    queue: str
+    group: str = QUEUE_MODE
+    partition: str | None = None
+    max_messages: int = 1
+    max_partitions: int = 1
+    auto_ack: bool = False
+    subscription: Subscription | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.queue, "queue")
+        check_name(self.group, "consumerGroup")
+        if self.partition is not None:
+            check_name(self.partition, "partition")
+        if self.max_messages < 1:
+            raise InvalidRequest("batch must be at least 1", "batch")
+        if self.max_partitions < 1:
+            raise InvalidRequest("partitions must be at least 1", "partitions")
+
+
+class Message(Value, frozen=True):
+    """A delivered message.
+
+    ``delivery_count`` is 1 at the first delivery; ``failure_count`` counts failed acks and
+    counted expiries so far; ``error`` is the text of the last of them. ``priority`` is its
+    queue's.
+    """
+
+    id: str
+    transaction_id: str
+    queue: str
+    partition: str
+    partition_id: str
+    seq: int
+    payload: bytes
+    created_us: int
+    trace_id: str | None = None
+    delivery_count: int = 1
+    failure_count: int = 0
+    error: str | None = None
+    priority: int = 0
+
+    @property
+    def created_at(self) -> datetime:
+        return to_datetime(self.created_us)
+
+    @property
+    def value(self) -> Any:
+        """The payload as a Python value."""
+        return to_value(self.payload)
+
+
+class Claim(Value, frozen=True):
+    """The answer of a pop; false where nothing was given.
+
+    ``lease_id`` is None where there is nothing to ack: an empty claim or an autoAck one.
+    ``subscription_ignored`` says that the group existed and began otherwise (C-07).
+    """
+
+    messages: Sequence[Message] = ()
+    lease_id: str | None = None
+    group: str = QUEUE_MODE
+    expires_us: int | None = None
+    partition_count: int = 0
+    subscription_ignored: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.messages)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        return None if self.expires_us is None else to_datetime(self.expires_us)
+
+
+class Ack(Value, frozen=True):
+    """The outcome of one message for one group, proven by the lease that delivered it.
+
+    ``partition_id`` None lets the lease say where to look. ``lease_id`` None is refused unless
+    the queue says ``require_lease_id: false`` (C-04), or a transaction lists the lease.
+    """
+
+    transaction_id: str
+    outcome: Outcome = "completed"
+    partition_id: str | None = None
+    group: str = QUEUE_MODE
+    lease_id: str | None = None
+    error: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.transaction_id, "transactionId")
+        check_name(self.group, "consumerGroup")
+        if self.outcome not in OUTCOMES:
+            raise InvalidRequest("status must be one of completed, failed, retry, dlq", "status")
+        if self.error is not None and _UNSTORABLE.search(self.error):
+            msgspec.structs.force_setattr(self, "error", _UNSTORABLE.sub("\ufffd", self.error))
+
+
+class Acked(Value, frozen=True):
+    """The answer to one ack.
+
+    Accepted: ``status`` is what became of the message and ``code`` is None. A repeat under
+    the same lease has ``already`` and the first status. Refused: ``code`` is that of the error
+    (`LeaseLost`, `LeaseRequired`, `MessageNotFound`, `InvalidRequest`), ``reason`` its text.
+    ``lease_released`` says that no message of the claim in that partition is open any more.
+    """
+
+    transaction_id: str
+    status: Status | None = None
+    already: bool = False
+    code: str | None = None
+    reason: str | None = None
+    queue: str | None = None
+    partition: str | None = None
+    group: str = QUEUE_MODE
+    lease_released: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.code is None
+
+    @property
+    def dead_lettered(self) -> bool:
+        return self.status == "dead_letter"
+
+
+class Transaction(Value, frozen=True):
+    """Acks and pushes that happen together or not at all (C-15)."""
+
+    operations: Sequence[Ack | NewMessage]
+    required_leases: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not self.operations:
+            raise InvalidRequest("operations array cannot be empty", "operations")
+
+
+class Transacted(Value, frozen=True):
+    """The answers of a transaction, in the order of its operations.
+
+    ``repeated`` says that it had happened before and nothing was changed.
+    """
+
+    results: Sequence[Acked | Receipt]
+    repeated: bool = False
+
+
+class DeadLetter(Value, frozen=True):
+    """A message set aside for a group: its own copy, with why and when."""
+
+    id: str
+    transaction_id: str
+    queue: str
+    partition: str
+    partition_id: str
+    seq: int
+    group: str
+    payload: bytes
+    created_us: int
+    failed_us: int
+    trace_id: str | None = None
+    error: str | None = None
+    failure_count: int = 0
+    delivery_count: int = 1
+
+    @property
+    def created_at(self) -> datetime:
+        return to_datetime(self.created_us)
+
+    @property
+    def failed_at(self) -> datetime:
+        return to_datetime(self.failed_us)
+
+
+class DeadLetterFilter(Value, frozen=True):
+    """Which dead letters to list: newest first, ``limit`` of them after ``offset``."""
+
+    queue: str | None = None
+    group: str | None = None
+    partition: str | None = None
+    failed_from_us: int | None = None
+    failed_to_us: int | None = None
+    limit: int = 100
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        for field in ("limit", "offset"):
+            if getattr(self, field) < 0:
+                raise InvalidRequest(f"{field} must not be negative", field)
+
+
+class DeadLetters(Value, frozen=True):
+    """A page of dead letters and how many the filter finds in all."""
+
+    items: Sequence[DeadLetter]
+    total: int
+
+
+class Group(Value, frozen=True):
+    """A consumer group of a queue: its start, and where it stands.
+
+    ``lag`` counts the messages it has still to settle, ``leased`` the partitions that it
+    holds now.
+    """
+
+    queue: str
+    name: str
+    subscription: Subscription
+    created_us: int
+    lag: int
+    leased: int
+
+
+class SweepReport(Value, frozen=True):
+    """What one pass of upkeep did. ``repaired`` must be 0: it counts broken invariants."""
+
+    expired: int = 0
+    removed: int = 0
+    repaired: int = 0
