@@ -29,7 +29,7 @@ ids, an ack with its lease id).
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class QueenError(Exception):
@@ -125,6 +125,9 @@ class NotSupported(QueenError):
         super().__init__(message)
         self.feature = feature
 
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        return type(self), (self.message, self.feature)
+
 
 class Overloaded(QueenError):
     """Too much at once; the same call may succeed in ``retry_after_seconds``."""
@@ -148,6 +151,9 @@ class QueueFull(Overloaded):
         self.max_queue_size = max_queue_size
         self.depth = depth
         self.pushed = pushed
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, int, int, int]]:
+        return type(self), (self.queue, self.max_queue_size, self.depth, self.pushed)
 
     @property
     def remaining(self) -> int:

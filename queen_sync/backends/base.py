@@ -272,8 +272,8 @@ class Backend(ABC):
 
     @abstractmethod
     def listen(self, callback: Callable[[Hint], None]) -> Callable[[], None]:
-        """Call back, from any thread, when a queue may have got something to pop; return how to stop.
+        """Call back when a queue may have got something to pop; return how to stop that.
 
-        Hints may come twice or be lost (a pop is the only proof), must not block, and come
+        Called from any thread. Hints may come twice or be lost (a pop is the only proof), must not block, and come
         after the change can be seen. None as hint means: look everywhere.
         """
