@@ -29,6 +29,7 @@ __all__ = ["PostgresBackend", "migrate"]
 log = logging.getLogger(__name__)
 
 NOT_YET = frozenset({"prio", "evict", "retention", "spread", "enc"})
+_TIMING = {"delayed_processing_seconds", "window_buffer_seconds"}
 REGISTER_CHUNK = 1_000
 MAX_REGISTRATIONS = 5
 SWEEP_ROWS = 1_000
@@ -153,10 +154,10 @@ class PostgresBackend(Backend):
             )
             settings = msgspec.json.encode(after.options).decode()
             cursor.execute(_SET_OPTIONS, [settings, after.namespace, after.task, now, row[0]])
-            cursor.execute("select queen.restamp(%s, %s)", [row[0], now])
-            return m.Configured(queue=after, created=created, changes=_changes(before, after)), row[
-                0
-            ]
+            changes = _changes(before, after)
+            if changes.keys() & _TIMING:
+                cursor.execute("select queen.restamp(%s, %s)", [row[0], now])
+            return m.Configured(queue=after, created=created, changes=changes), row[0]
 
         configured, number = self._db.transaction(work)
         self._hint({number: queue})

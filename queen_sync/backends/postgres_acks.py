@@ -145,14 +145,16 @@ def _partition(cursor: Cursor, ack: m.Ack) -> int | m.Acked:
         if said is not None and said.partition:
             return said.partition
         return _refused(ack, MessageNotFound.code, _NOT_FOUND)
-    if ack.lease_id is None:
-        usable = [number for number, covered, required in rows if covered and not required]
+    if ack.lease_id is not None:
+        usable = [number for number, covered, _ in rows if covered]
         if not usable:
-            if any(required for _, _, required in rows):
-                return _refused(ack, LeaseRequired.code, _REQUIRED)
-            return _refused(ack, LeaseLost.code, _NOT_COVERED)
+            return _refused(ack, LeaseLost.code, _LOST)
     else:
-        usable = [number for number, covered, _ in rows if covered] or [rows[0][0]]
+        usable = [number for number, covered, required in rows if covered and not required]
+        if not usable and any(required for _, _, required in rows):
+            return _refused(ack, LeaseRequired.code, _REQUIRED)
+        if not usable:
+            return _refused(ack, LeaseLost.code, _NOT_COVERED)
     if len(usable) > 1:
         return _refused(ack, InvalidRequest.code, _AMBIGUOUS)
     return int(usable[0])

@@ -14,6 +14,8 @@ from importlib import resources
 
 import psycopg
 
+from queen_sync.errors import BackendUnavailable
+
 _ROOT = resources.files("queen_sync.backends") / "sql" / "postgres"
 FUNCTIONS_RELEASE = 1
 """Raised by every release that changes a function: an older server does not put its own back."""
@@ -32,7 +34,11 @@ def migrate(dsn: str) -> bool:
     functions = "\n".join(text for _, text in _files("functions"))
     version = len(steps)
     digest = hashlib.sha256(functions.encode()).hexdigest()
-    with psycopg.connect(dsn) as connection:
+    try:
+        connection = psycopg.connect(dsn)
+    except psycopg.OperationalError as error:
+        raise BackendUnavailable("the database cannot be reached") from error
+    with connection:
         # A migration waits for its turn however long the one before it takes.
         connection.execute("set local statement_timeout = 0")
         connection.execute("set local lock_timeout = 0")

@@ -18,7 +18,7 @@ from queen_sync.backends.postgres_acks import (
 )
 from queen_sync.backends.postgres_connections import Cursor, refusal_of
 from queen_sync.backends.postgres_push import address_of, lock_partitions, push_to_one
-from queen_sync.errors import AlreadySettled, LeaseLost
+from queen_sync.errors import AlreadySettled, LeaseLost, QueueFull
 
 _LOCK_LEASES = "select queen.lock_leases(%s::uuid[], %s::int8[], %s::text[], %s::text[])"
 _STANDING = "select lease_id::text from queen.standing_leases(%s::uuid[], %s)"
@@ -31,7 +31,7 @@ _COVERING = (
 def transact(
     cursor: Cursor, transaction: m.Transaction, now: datetime | None
 ) -> tuple[m.Transacted, Work]:
-    """Apply a transaction inside the caller's; raises what refuses it, and the caller rolls back."""
+    """Apply a transaction inside the caller's, who rolls back what this raises."""
     acks: list[tuple[int, m.Ack]] = []
     pushes: list[tuple[int, m.NewMessage]] = []
     for index, operation in enumerate(transaction.operations):
@@ -50,15 +50,17 @@ def transact(
     answers, work = settle(cursor, bound, now)
     indexes = [index for index, _ in acks]
     raise_first_refusal(zip(indexes, answers, strict=True))
-    receipts, pushed = push_all(cursor, pushes, now, create=True)
-    work.update(pushed)
-
     stood = _stood_before(bound, answers)
+    repeats = AlreadySettled("the transaction was applied before; a push of it would be repeated")
+    repeats.index = next((i for i, stands in zip(indexes, stood, strict=True) if stands), None)
+    try:
+        receipts, pushed = push_all(cursor, pushes, now, create=True)
+    except QueueFull as error:
+        raise repeats if any(stood) else error from error
+    work.update(pushed)
     queued = any(not receipt.duplicate for receipt in receipts.values())
     if any(stood) and queued:
-        raise AlreadySettled(
-            "the transaction was applied before, and a push of it would be repeated"
-        )
+        raise repeats
     results: dict[int, m.Acked | m.Receipt] = dict(zip(indexes, answers, strict=True))
     results.update(receipts)
     return (

@@ -23,10 +23,10 @@ begin
     end if;
     with asked as (
         delete from queen.subscriptions s where s.queue_name = p_queue
-        returning s.group_name, s.mode, s.start_at
+        returning s.group_name, s.mode, s.start_at, s.created_at
     )
     insert into queen.consumer_groups (queue_id, name, mode, start_at, skip_before, registered, created_at)
-    select v_id, a.group_name, a.mode, a.start_at, a.start_at, true, v_at from asked a
+    select v_id, a.group_name, a.mode, a.start_at, a.start_at, true, a.created_at from asked a
     order by a.group_name;
     perform queen.make_partitions(v_id, array['Default'], p_now);
     return true;
@@ -46,7 +46,7 @@ begin
     end if;
     with made as (
         insert into queen.partitions (queue_id, name, created_at)
-        select p_queue, n, coalesce(p_now, clock_timestamp()) from unnest(p_names) n order by n
+        select p_queue, n, coalesce(p_now, clock_timestamp()) from unnest(p_names) n order by n collate "C"
         on conflict (queue_id, name) do nothing
         returning id
     )
@@ -65,9 +65,9 @@ returns void language plpgsql volatile as $$
 declare
     x record;
 begin
-    for x in select distinct u.queue from unnest(p_queues) u(queue)
+    for x in select distinct u.queue collate "C" as queue from unnest(p_queues) u(queue)
         where not exists (select 1 from queen.queues q where q.name = u.queue and q.deleted_at is null)
-        order by u.queue
+        order by 1
     loop
         if not p_create then
             raise exception 'no such queue' using errcode = 'QS404', detail = x.queue;
@@ -97,12 +97,53 @@ begin
     order by p.id for no key update;
 end $$;
 
--- Stored messages that some group has still to settle; all of them while there is no group (C-06).
+-- The last seq whose message is older than an instant: created_at never falls along seq, so halve.
+create or replace function queen.seq_before(p_partition bigint, p_first bigint, p_last bigint, p_at timestamptz)
+returns bigint language plpgsql volatile as $$
+declare
+    v_low bigint := p_first - 1;
+    v_high bigint := p_last;
+    v_middle bigint;
+    v_created timestamptz;
+begin
+    while v_low < v_high loop
+        v_middle := (v_low + v_high + 1) / 2;
+        select m.created_at into v_created from queen.messages m
+        where m.partition_id = p_partition and m.seq <= v_middle
+        order by m.seq desc limit 1;
+        if v_created is null or v_created < p_at then
+            v_low := v_middle;
+        else
+            v_high := v_middle - 1;
+        end if;
+    end loop;
+    return v_low;
+end $$;
+
+-- What a group has still to settle of a partition.
+create or replace function queen.waiting(
+    l queen.partition_leases, p queen.partitions, p_skip_before timestamptz
+) returns int8multirange language sql volatile as $$
+    select queen.span(
+        greatest(
+            l.position,
+            case when p_skip_before is not null
+                then queen.seq_before(p.id, l.position + 1, p.last_seq, p_skip_before)
+            end
+        ) + 1,
+        p.last_seq
+    ) - l.settled
+$$;
+
+-- Stored messages that some group has still to settle (C-06); all of them while there is no group,
+-- and while one is being registered, whose lease rows are not all there yet.
 -- Called under the queue row's lock: pushes wait for it, and acks can only lower the number. A row
 -- without ready_at has nothing left and is not looked at (10,000 partitions x 3 groups: 8 ms).
 create or replace function queen.depth(p_queue bigint) returns bigint language sql volatile as $$
     select case
-        when not exists (select 1 from queen.consumer_groups g where g.queue_id = p_queue) then (
+        when not exists (select 1 from queen.consumer_groups g where g.queue_id = p_queue)
+            or exists (select 1 from queen.consumer_groups g where g.queue_id = p_queue and not g.registered)
+        then (
             select coalesce(sum(p.last_seq - p.first_seq + 1), 0)::bigint
             from queen.partitions p where p.queue_id = p_queue
         )
@@ -111,8 +152,9 @@ create or replace function queen.depth(p_queue bigint) returns bigint language s
             from (
                 select range_agg(x) as waiting
                 from queen.partitions p
-                join queen.partition_leases l on l.partition_id = p.id and l.ready_at is not null,
-                    unnest(queen.span(l.position + 1, p.last_seq) - l.settled) x
+                join queen.partition_leases l on l.partition_id = p.id and l.ready_at is not null
+                join queen.consumer_groups g on g.id = l.group_id,
+                    unnest(queen.waiting(l, p, g.skip_before)) x
                 where p.queue_id = p_queue
                 group by p.id
             ) w
@@ -146,9 +188,12 @@ declare
     v_id bigint;
 begin
     perform queen.require_read_committed();
-    delete from queen.subscriptions s where s.queue_name = p_queue;
     update queen.queues q set deleted_at = coalesce(p_now, clock_timestamp())
     where q.name = p_queue and q.deleted_at is null returning q.id into v_id;
+    if v_id is null then
+        return false;
+    end if;
+    delete from queen.subscriptions s where s.queue_name = p_queue;
     delete from queen.dead_letters d where d.queue_id = v_id;
-    return v_id is not null;
+    return true;
 end $$;

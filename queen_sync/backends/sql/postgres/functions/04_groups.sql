@@ -38,31 +38,8 @@ begin
     mode := coalesce(s.mode, p_mode);
     start_at := case when s.mode is null then p_from else s.start_at end;
     insert into queen.consumer_groups (queue_id, name, mode, start_at, skip_before, created_at)
-    values (v_queue, p_group, mode, start_at, case when s.mode = 'new' then '-infinity' else start_at end, v_at)
+    values (v_queue, p_group, mode, start_at, case when s.mode = 'new' then '-infinity' else start_at end, coalesce(s.created_at, v_at))
     returning id into group_id;
-end $$;
-
--- The last seq whose message is older than an instant: created_at never falls along seq, so halve.
-create or replace function queen.seq_before(p_partition bigint, p_first bigint, p_last bigint, p_at timestamptz)
-returns bigint language plpgsql volatile as $$
-declare
-    v_low bigint := p_first - 1;
-    v_high bigint := p_last;
-    v_middle bigint;
-    v_created timestamptz;
-begin
-    while v_low < v_high loop
-        v_middle := (v_low + v_high + 1) / 2;
-        select m.created_at into v_created from queen.messages m
-        where m.partition_id = p_partition and m.seq <= v_middle
-        order by m.seq desc limit 1;
-        if v_created is null or v_created < p_at then
-            v_low := v_middle;
-        else
-            v_high := v_middle - 1;
-        end if;
-    end loop;
-    return v_low;
 end $$;
 
 -- Step 2. Give the group its lease rows in the next partitions. The share lock of a partition makes
@@ -153,7 +130,7 @@ begin
                 x.queue_name, p_group,
                 case when x.mode = 'new' then 'from' else x.mode end,
                 case when x.mode = 'new' then x.created_at else x.start_at end,
-                coalesce(p_now, clock_timestamp())
+                x.created_at
             )
             on conflict (queue_name, group_name) do update
                 set mode = excluded.mode, start_at = excluded.start_at;

@@ -25,6 +25,7 @@ declare
     q queen.queues;
     g queen.consumer_groups;
     r queen.partition_leases;
+    v_place record;
     v_at timestamptz := coalesce(p_now, clock_timestamp());
     v_only bigint;
     v_name text;
@@ -42,11 +43,15 @@ declare
     v_passed bigint[] := '{}';
     v_first_alone boolean;
 begin
-    perform queen.require_read_committed();
-    select * into q from queen.queues x where x.name = p_queue and x.deleted_at is null;
-    if found then
-        select * into g from queen.consumer_groups x where x.queue_id = q.id and x.name = p_group;
+    if current_setting('transaction_isolation') <> 'read committed' then
+        perform queen.require_read_committed();
     end if;
+    select x as queue, y as consumer_group into v_place
+    from queen.queues x
+    join queen.consumer_groups y on y.queue_id = x.id and y.name = p_group
+    where x.name = p_queue and x.deleted_at is null;
+    q := v_place.queue;
+    g := v_place.consumer_group;
     if g.id is null or not g.registered then
         note := 'unregistered';
         return next;
@@ -123,8 +128,14 @@ begin
             continue;
         end if;
 
-        -- A message that must go alone, met by a claim that already holds some: for a later pop.
+        -- A message that must go alone, met by a claim that already holds some: for a later pop. It keeps
+        -- its place; what an expiry did to it just now must not be done again.
         if v_alone and cardinality(v_claimed) > 0 then
+            update queen.partition_leases x
+            set position = r.position, settled = r.settled, retrying = r.retrying,
+                lease_id = null, lease_expires_at = null, alone = false, batch = '{}', open = '{}',
+                failed = null, returned = null, dead = null
+            where x.partition_id = r.partition_id and x.group_id = r.group_id;
             v_passed := v_passed || r.partition_id;
             continue;
         end if;

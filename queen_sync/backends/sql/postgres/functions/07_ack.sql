@@ -15,12 +15,13 @@ create or replace function queen.ack(
     p_outcomes text[], p_errors text[], p_now timestamptz,
     out verdict text, out results text[], out queue_name text, out partition_name text,
     out released boolean, out more boolean, out queue_id bigint
-) language plpgsql volatile set jit = off set enable_seqscan = off as $$
+) language plpgsql volatile set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
     q queen.queues;
     r queen.partition_leases;
     x queen.retries;
+    v_place record;
     v_group bigint;
     v_count integer := cardinality(p_names);
     v_at timestamptz;
@@ -31,24 +32,54 @@ declare
     v_outcome text;
     v_touched boolean := false;
 begin
-    perform queen.require_read_committed();
+    if current_setting('transaction_isolation') <> 'read committed' then
+        perform queen.require_read_committed();
+    end if;
     released := false;
     more := false;
-    select p.name, y.name, y.id into partition_name, queue_name, queue_id
+    select y as queue, p.name as partition_name, g.id as group_id into v_place
     from queen.partitions p
     join queen.queues y on y.id = p.queue_id and y.deleted_at is null
+    left join queen.consumer_groups g on g.queue_id = y.id and g.name = p_group
     where p.id = p_partition;
     if not found then
         verdict := 'lost';
         results := array_fill('n'::text, array[v_count]);
         return;
     end if;
-    select * into q from queen.queues y where y.id = queue_id;
-    select g.id into v_group from queen.consumer_groups g where g.queue_id = q.id and g.name = p_group;
+    q := v_place.queue;
+    queue_id := q.id;
+    queue_name := q.name;
+    partition_name := v_place.partition_name;
+    v_group := v_place.group_id;
     select y.* into r from queen.partition_leases y
     where y.partition_id = p_partition and y.group_id = v_group for no key update;
     v_at := coalesce(p_now, clock_timestamp());
 
+    v_live := r.lease_id is not null and v_at < r.lease_expires_at;
+
+    -- The usual call: everything completed under the live lease, each message named once and open, by its
+    -- id. One look at the rows of the batch checks the stamps (100 acks: 0.3 ms in all; the general way
+    -- below takes three times as long).
+    if v_live and r.lease_id = p_lease and p_outcomes is null and array_position(p_seqs, null) is null then
+        select range_agg(int8range(s, s + 1)) into v_asked from unnest(p_seqs) s;
+        if v_asked <@ r.open and queen.size(v_asked) = v_count and v_count = (
+            select count(*) from unnest(p_seqs, p_stamps) u(seq, stamp)
+            join queen.messages m on m.partition_id = p_partition and m.seq = u.seq
+            where m.seq between lower(v_asked) and upper(v_asked) and queen.stamp(m.created_at) = u.stamp
+        ) then
+            verdict := 'live';
+            r.open := r.open - v_asked;
+            if isempty(r.settled) and not r.retrying and v_asked = queen.span(r.position + 1, r.position + v_count) then
+                r.position := r.position + v_count;
+            else
+                r := queen.settle(r, v_asked);
+            end if;
+            v_touched := true;
+        end if;
+    end if;
+
+    if not v_touched then
     -- Which messages are meant: an id of ours only if the row is there and the stamp agrees.
     select array_agg(coalesce(own.seq, named.seq) order by u.o),
         range_agg(int8range(coalesce(own.seq, named.seq), coalesce(own.seq, named.seq) + 1))
@@ -65,7 +96,6 @@ begin
         limit 1
     ) named on true;
 
-    v_live := r.lease_id is not null and v_at < r.lease_expires_at;
     verdict := case
         when p_lease is null then case when q.require_lease_id then 'required' else 'unfenced' end
         when v_live and r.lease_id = p_lease then 'live'
@@ -78,7 +108,7 @@ begin
         return;
     end if;
 
-    -- The usual call: everything completed, each message named once and open.
+    -- Everything completed, each message named once and open.
     if p_outcomes is null and verdict = 'live' and v_asked <@ r.open and queen.size(v_asked) = v_count then
         r.open := r.open - v_asked;
         r := queen.settle(r, v_asked);
@@ -152,6 +182,7 @@ begin
             r.retrying := true;
         end loop;
     end if;
+    end if;
 
     if not v_touched then
         released := verdict = 'closed' or (verdict = 'unfenced' and not v_live);
@@ -180,13 +211,14 @@ begin
     end if;
 end $$;
 
--- Where an ack without a partition may belong: the partitions of its lease, or, without a lease,
--- those in which a group holds or last closed a lease that covers a message of that name.
+-- Where an ack without a partition may belong: wherever a message of that name is stored, and whether
+-- its lease (or, without one, the live or last closed lease of the group) covers that message.
 create or replace function queen.find_acked(p_name text, p_lease uuid, p_group text)
 returns table (partition_id bigint, covered boolean, requires_lease boolean)
 language sql volatile set jit = off as $$
     select p.id,
-        coalesce(l.batch @> m.seq or l.closed_batch @> m.seq, false),
+        coalesce(l.batch @> m.seq and (p_lease is null or l.lease_id = p_lease), false)
+            or coalesce(l.closed_batch @> m.seq and (p_lease is null or l.closed_lease_id = p_lease), false),
         q.require_lease_id
     from queen.messages m
     join queen.partitions p on p.id = m.partition_id
@@ -194,7 +226,6 @@ language sql volatile set jit = off as $$
     left join queen.consumer_groups g on g.queue_id = q.id and g.name = p_group
     left join queen.partition_leases l on l.partition_id = p.id and l.group_id = g.id
     where m.transaction_id = p_name
-        and (p_lease is null or p.id = any (queen.partitions_of_lease(p_lease)))
     order by p.id
 $$;
 

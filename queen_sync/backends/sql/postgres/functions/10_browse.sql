@@ -3,7 +3,7 @@ create or replace function queen.list_groups(p_queue text, p_now timestamptz)
 returns table (name text, mode text, start_at timestamptz, created_at timestamptz, lag bigint, leased bigint)
 language sql volatile as $$
     select g.name, g.mode, g.start_at, g.created_at,
-        coalesce(sum(p.last_seq - l.position - queen.size(l.settled)), 0)::bigint,
+        coalesce(sum(queen.size(queen.waiting(l, p, g.skip_before))), 0)::bigint,
         count(*) filter (where l.lease_id is not null and l.lease_expires_at > coalesce(p_now, clock_timestamp()))
     from queen.queues q
     join queen.consumer_groups g on g.queue_id = q.id
@@ -31,7 +31,7 @@ create or replace function queen.list_dead_letters(
         and (p_partition is null or d.partition_name = p_partition)
         and (p_from is null or d.failed_at >= p_from)
         and (p_to is null or d.failed_at <= p_to)
-    order by d.failed_at desc, d.partition_id, d.seq, d.group_id
+    order by d.failed_at desc, d.partition_id desc, d.seq desc, d.group_id desc
     limit p_limit offset p_offset
 $$;
 

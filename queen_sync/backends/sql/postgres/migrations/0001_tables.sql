@@ -129,7 +129,7 @@ create table queen.dead_letters (
     failed_at timestamptz not null,
     primary key (partition_id, group_id, seq)
 );
-create index dead_letters_newest on queen.dead_letters (queue_name, failed_at desc, partition_id, seq);
+create index dead_letters_newest on queen.dead_letters (queue_name, failed_at, partition_id, seq);
 
 -- What a group asked for before its queue existed, or keeps after its progress was deleted.
 create table queen.subscriptions (
