@@ -1,0 +1,376 @@
+"""The memory backend: the reference model, for unit tests and as the oracle of the others.
+
+It says what the promises say, message by message and group by group, under one lock: nothing
+here is clever. `memory_state` holds a group's progress in a partition, `memory_store` the
+queues and the choice of a pop, `memory_acks` how acks and transactions are judged. All of it
+ends with the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from queen_sync import ids
+from queen_sync import model as m
+from queen_sync.backends.base import Backend, Capabilities, Hint
+from queen_sync.backends.memory_acks import LOST, Judge, try_transaction
+from queen_sync.backends.memory_state import GroupState, Lease
+from queen_sync.backends.memory_store import QueueState, Store, choose
+from queen_sync.backends.memory_values import Stored
+from queen_sync.clock import SECOND, Clock, SystemClock
+from queen_sync.errors import (
+    BackendUnavailable,
+    InvalidRequest,
+    LeaseLost,
+    QueenError,
+)
+
+log = logging.getLogger(__name__)
+
+MIN_EXTENSION_SECONDS = 60
+
+
+class MemoryBackend(Backend):
+    """Queues in the memory of one process; threads may share it, processes may not."""
+
+    capabilities = Capabilities(
+        features=frozenset(
+            {
+                "extend",
+                "release",
+                "sub_new",
+                "sub_from",
+                "delete",
+                "browse",
+                "dlq",
+                "txn",
+                "retrydelay",
+                "delay",
+                "window",
+                "cap",
+                "clock",
+            }
+        ),
+        durable=False,
+        shared=False,
+    )
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock: Clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._store = Store()
+        self._listeners: dict[object, Callable[[Hint], None]] = {}
+        self._pid = os.getpid()
+        self._closed = False
+
+    def _open(self) -> threading.Lock:
+        """Return the lock, where this process may use the backend.
+
+        The process is checked before the lock is waited for: a fork may have copied it locked.
+        """
+        if os.getpid() != self._pid:
+            raise BackendUnavailable(
+                f"the memory backend belongs to process {self._pid} and was used in process "
+                f"{os.getpid()}: its queues are not shared. Make it after the fork, or use a "
+                "backend that several processes can share"
+            )
+        if self._closed:
+            raise BackendUnavailable("the memory backend is closed")
+        return self._lock
+
+    def _tell(self, queues: set[str]) -> None:
+        """Call the listeners; the lock is free and the change can be seen."""
+        if not queues:
+            return
+        hint = frozenset(queues)
+        for callback in list(self._listeners.values()):
+            try:
+                callback(hint)
+            except Exception:
+                log.exception("a listener failed; the change that it was told of stands")
+
+    def close(self) -> None:
+        self._closed = True
+        self._listeners = {}
+        self._store = Store()
+
+    def check(self) -> Mapping[str, Any]:
+        with self._open():
+            partitions = self._store.partitions.values()
+            return {
+                "backend": "memory",
+                "queues": len(self._store.queues),
+                "partitions": len(partitions),
+                "messages": sum(len(partition.messages) for partition in partitions),
+                "warnings": ["everything is kept in this process and is gone when it ends"],
+            }
+
+    # ------------------------------------------------------------------ catalogue
+
+    def configure(
+        self,
+        queue: str,
+        options: Mapping[str, int | bool] | None = None,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+    ) -> m.Configured:
+        m.check_name(queue, "queue")
+        if queue.startswith(m.RESERVED_PREFIX):
+            raise InvalidRequest(
+                f"queue names beginning with {m.RESERVED_PREFIX} are reserved", "queue"
+            )
+        named = dict(options or {})
+        for name, value in named.items():
+            m.check_option(name, value)
+        self.capabilities.check_options(named)
+        for text, field in ((namespace, "namespace"), (task, "task")):
+            if text:
+                m.check_name(text, field)
+        with self._open():
+            known = self._store.queues.get(queue)
+            state = known or self._store.make_queue(
+                queue, self._clock.now_us(), namespace=namespace, task=task
+            )
+            before = _settings(state)
+            state.options = msgspec.structs.replace(state.options, **named)
+            state.namespace = state.namespace if namespace is None else namespace
+            state.task = state.task if task is None else task
+            changes = {
+                name: m.Change(old=before[name], new=value)
+                for name, value in _settings(state).items()
+                if before[name] != value
+            }
+            configured = m.Configured(queue=state.value(), created=known is None, changes=changes)
+        self._tell({queue})
+        return configured
+
+    def queue(self, name: str) -> m.Queue | None:
+        with self._open():
+            found = self._store.queues.get(name)
+            return None if found is None else found.value()
+
+    def queues(self) -> Sequence[m.Queue]:
+        with self._open():
+            return [found.value() for _, found in sorted(self._store.queues.items())]
+
+    def delete_queue(self, name: str) -> bool:
+        with self._open():
+            deleted = self._store.drop_queue(name)
+        # Whoever waits for the queue has to say anew where its group begins.
+        self._tell({name} if deleted else set())
+        return deleted
+
+    # ----------------------------------------------------------------------- flow
+
+    def push(self, items: Sequence[m.NewMessage], *, create: bool = True) -> list[m.Receipt]:
+        with self._open():
+            self._store.check_pushes(items, create=create)
+            receipts, changed = self._store.store(items, self._clock.now_us())
+        self._tell(changed)
+        return receipts
+
+    def pop(self, request: m.PopRequest) -> m.Claim:
+        with self._open():
+            now_us = self._clock.now_us()
+            queue, ignored = self._store.meet(
+                request.queue, request.group, request.subscription, now_us
+            )
+            taken = [] if queue is None else choose(queue, request, now_us)
+            if queue is None or not taken:
+                return m.Claim(group=request.group, subscription_ignored=ignored)
+            messages = [message for state, batch in taken for message in state.deliver(batch)]
+            lease = None if request.auto_ack else self._lease(queue, request, taken, now_us)
+            for state, batch in taken:
+                if lease is None:
+                    state.complete_now(batch, now_us)
+                else:
+                    state.take(lease, batch)
+            return m.Claim(
+                messages=messages,
+                lease_id=None if lease is None else lease.id,
+                group=request.group,
+                expires_us=None if lease is None else lease.expires_us,
+                partition_count=len(taken),
+                subscription_ignored=ignored,
+            )
+
+    def _lease(
+        self,
+        queue: QueueState,
+        request: m.PopRequest,
+        taken: Sequence[tuple[GroupState, Sequence[Stored]]],
+        now_us: int,
+    ) -> Lease:
+        """Return a fresh lease for a claim, findable by its id."""
+        lease = Lease(
+            ids.lease_id(taken[0][0].partition.number),
+            request.group,
+            now_us + queue.options.effective_lease_seconds * SECOND,
+            alone=sum(len(batch) for _, batch in taken) == 1,
+        )
+        self._store.leases[lease.id] = lease
+        return lease
+
+    def ack(self, acks: Sequence[m.Ack]) -> list[m.Acked]:
+        with self._open():
+            judge = Judge(self._store, self._clock.now_us())
+            verdicts = [judge.give(ack) for ack in acks]
+            answers = [verdict.value() for verdict in verdicts]
+            ready = judge.ready()
+        self._tell(ready)
+        return answers
+
+    def _live(self, lease_id: str, now_us: int) -> tuple[Lease, list[GroupState]]:
+        """Return a live lease and where it is held; LeaseLost where it is not live."""
+        lease = self._store.leases.get(lease_id)
+        states = [] if lease is None else lease.states
+        held = [state for state in states if state.hold and state.hold.lease is lease]
+        if lease is None or not held or lease.expires_us <= now_us:
+            raise LeaseLost(LOST[1])
+        return lease, held
+
+    def extend(self, lease_id: str, seconds: int | None = None) -> int:
+        if seconds is not None and not 1 <= seconds <= m.MAX_LEASE_SECONDS:
+            raise InvalidRequest(f"seconds must be 1 to {m.MAX_LEASE_SECONDS}", "seconds")
+        with self._open():
+            now_us = self._clock.now_us()
+            lease, held = self._live(lease_id, now_us)
+            if seconds is None:
+                options = held[0].partition.queue.options
+                seconds = max(MIN_EXTENSION_SECONDS, options.effective_lease_seconds)
+            lease.expires_us = max(lease.expires_us, now_us + seconds * SECOND)
+            return lease.expires_us
+
+    def release(self, lease_id: str) -> None:
+        with self._open():
+            now_us = self._clock.now_us()
+            _, held = self._live(lease_id, now_us)
+            for state in held:
+                state.release(now_us)
+            queues = {state.partition.queue.name for state in held}
+        self._tell(queues)
+
+    def transact(self, transaction: m.Transaction) -> m.Transacted:
+        with self._open():
+            now_us = self._clock.now_us()
+            judge = Judge(self._store, now_us, undoable=True)
+            try:
+                verdicts, repeated = try_transaction(judge, self._store, transaction)
+            except QueenError:
+                judge.undo()
+                raise
+            pushes = [item for item in transaction.operations if isinstance(item, m.NewMessage)]
+            stored, changed = self._store.store(pushes, now_us)
+            receipts = iter(stored)
+            results: list[m.Acked | m.Receipt] = [
+                verdicts[index].value() if isinstance(operation, m.Ack) else next(receipts)
+                for index, operation in enumerate(transaction.operations)
+            ]
+            changed |= judge.ready()
+        self._tell(changed)
+        return m.Transacted(results=results, repeated=repeated)
+
+    # --------------------------------------------------------------------- groups
+
+    def subscribe(self, queue: str, group: str, subscription: m.Subscription) -> bool:
+        m.check_name(queue, "queue")
+        m.check_name(group, "consumerGroup")
+        with self._open():
+            _, ignored = self._store.meet(queue, group, subscription, self._clock.now_us())
+            return not ignored
+
+    def groups(self, queue: str) -> Sequence[m.Group]:
+        with self._open():
+            found = self._store.queues.get(queue)
+            names = [] if found is None else sorted(found.registrations)
+            now_us = self._clock.now_us()
+            return [] if found is None else [found.group(name, now_us) for name in names]
+
+    def delete_group(
+        self, group: str, *, queue: str | None = None, keep_subscription: bool = False
+    ) -> int:
+        with self._open():
+            dropped, changed = self._store.drop_group(group, queue, keep=keep_subscription)
+        self._tell(changed)
+        return dropped
+
+    def restart_subscription(self, group: str, from_us: int) -> int:
+        with self._open():
+            return self._store.restart(group, from_us)
+
+    # --------------------------------------------------------------------- browse
+
+    def dead_letters(self, wanted: m.DeadLetterFilter) -> m.DeadLetters:
+        with self._open():
+            found = [
+                (letter.failed_us, state.partition.number, letter.seq, letter)
+                for state in self._store.states()
+                if wanted.queue in (None, state.partition.queue.name)
+                and wanted.group in (None, state.group)
+                and wanted.partition in (None, state.partition.name)
+                for letter in state.dead.values()
+                if wanted.failed_from_us is None or letter.failed_us >= wanted.failed_from_us
+                if wanted.failed_to_us is None or letter.failed_us <= wanted.failed_to_us
+            ]
+        found.sort(key=lambda row: row[:3], reverse=True)
+        page = found[wanted.offset : wanted.offset + wanted.limit]
+        return m.DeadLetters(items=[row[3] for row in page], total=len(found))
+
+    # --------------------------------------------------------- upkeep and wake-ups
+
+    def sweep(self) -> m.SweepReport:
+        with self._open():
+            now_us = self._clock.now_us()
+            late = [
+                state
+                for state in self._store.states()
+                if state.hold is not None and not state.hold.live(now_us)
+            ]
+            for state in late:
+                state.expire(now_us)
+            queues = {state.partition.queue.name for state in late}
+        self._tell(queues)
+        return m.SweepReport(expired=len(late))
+
+    def next_ready_in(self, request: m.PopRequest) -> float | None:
+        with self._open():
+            queue = self._store.queues.get(request.queue)
+            if queue is None:
+                return None
+            if request.group not in queue.registrations:
+                # Its first pop has still to come, and may find whatever is stored.
+                return 0.0 if any(found.messages for found in queue.partitions.values()) else None
+            instants = [
+                ready_us
+                for state in queue.states(request.group, request.partition)
+                if (ready_us := state.next_ready_us()) is not None
+            ]
+            if not instants:
+                return None
+            return max(0, min(instants) - self._clock.now_us()) / SECOND
+
+    def listen(self, callback: Callable[[Hint], None]) -> Callable[[], None]:
+        token = object()
+        with self._open():
+            self._listeners[token] = callback
+
+        def stop() -> None:
+            self._listeners.pop(token, None)
+
+        return stop
+
+
+def _settings(queue: QueueState) -> dict[str, int | bool | str]:
+    """Return all that a configure may change."""
+    return {
+        **msgspec.structs.asdict(queue.options),
+        "namespace": queue.namespace,
+        "task": queue.task,
+    }

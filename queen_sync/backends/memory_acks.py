@@ -1,0 +1,282 @@
+"""How the memory backend judges acks: which message is meant, under which lease, and then what.
+
+The order of the checks is the contract's (C-04): a message that cannot be found, a lease id
+that is missing where the queue wants one, a lease that is not the message's any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from queen_sync import model as m
+from queen_sync.backends.memory_state import GroupState, Hold, Lease, Partition, Snapshot
+from queen_sync.backends.memory_store import Store
+from queen_sync.errors import (
+    AlreadySettled,
+    InvalidRequest,
+    LeaseLost,
+    LeaseRequired,
+    MessageNotFound,
+    QueenError,
+    QueueFull,
+)
+
+NOT_FOUND = MessageNotFound.code, "Message not found"
+NO_LEASE = LeaseRequired.code, "leaseId is required"
+LOST = LeaseLost.code, "Invalid or expired lease"
+NOT_PROCESSED = LeaseLost.code, "Message is not being processed"
+AMBIGUOUS = InvalidRequest.code, "transactionId is ambiguous, partitionId required"
+
+Reason = tuple[str, str]
+"""The code and the text of a refusal."""
+
+
+class Target(NamedTuple):
+    """What an ack means: a message, by its seq, under a lease in a partition."""
+
+    state: GroupState
+    hold: Hold
+    seq: int
+
+
+class Verdict(NamedTuple):
+    """What became of an ack; ``target`` None: refused for ``reason``."""
+
+    ack: m.Ack
+    partition: Partition | None
+    target: Target | None = None
+    reason: Reason | None = None
+    status: m.Status | None = None
+    already: bool = False
+
+    def error(self) -> QueenError:
+        """Return a refusal as the error that a transaction raises."""
+        code, text = self.reason or NOT_FOUND
+        if code == InvalidRequest.code:
+            return InvalidRequest(text, "partitionId")
+        kinds = {kind.code: kind for kind in (MessageNotFound, LeaseRequired, LeaseLost)}
+        return kinds[code](text)
+
+    def value(self) -> m.Acked:
+        """Return the answer; made after the whole call, since it tells whether the lease ended."""
+        code, text = self.reason or (None, None)
+        where = self.partition
+        target = self.target
+        return m.Acked(
+            transaction_id=self.ack.transaction_id,
+            status=self.status,
+            already=self.already,
+            code=code,
+            reason=text,
+            queue=None if where is None else where.queue.name,
+            partition=None if where is None else where.name,
+            group=self.ack.group,
+            lease_released=target is not None and target.state.closed is target.hold,
+        )
+
+
+class Judge:
+    """Judges the acks of one call, at one instant, in their order.
+
+    ``touched`` holds every state that an ack may have changed, as it was before.
+    """
+
+    def __init__(self, store: Store, now_us: int, *, undoable: bool = False) -> None:
+        self._store = store
+        self._now_us = now_us
+        self._undoable = undoable
+        self._given: set[tuple[Hold, int]] = set()
+        self.touched: dict[GroupState, Snapshot | None] = {}
+
+    def give(self, ack: m.Ack) -> Verdict:
+        """Apply one ack, or say why not."""
+        partition, found = self._resolve(ack)
+        if not isinstance(found, Target):
+            return Verdict(ack, partition, reason=found)
+        state, hold, seq = found
+        first = hold.outcomes.get(seq)
+        if first is not None:
+            return Verdict(ack, partition, found, status=first, already=True)
+        if state not in self.touched:
+            self.touched[state] = state.snapshot() if self._undoable else None
+        self._given.add((hold, seq))
+        status = state.give(seq, ack.outcome, ack.error, self._now_us)
+        return Verdict(ack, partition, found, status=status)
+
+    def stood_before(self, verdict: Verdict) -> bool:
+        """Whether an outcome was there before this call: what makes it a repeat (C-15)."""
+        target = verdict.target
+        return (
+            verdict.already and target is not None and (target.hold, target.seq) not in self._given
+        )
+
+    def undo(self) -> None:
+        """Put every state back as it was."""
+        for state, saved in self.touched.items():
+            if saved is not None:
+                state.restore(saved)
+        self.touched = {}
+
+    def ready(self) -> set[str]:
+        """Return the queues in which an ack has left something to pop."""
+        return {
+            state.partition.queue.name
+            for state in self.touched
+            if state.hold is None and state.left()
+        }
+
+    # ----------------------------------------------------------- finding the message
+
+    def _resolve(self, ack: m.Ack) -> tuple[Partition | None, Target | Reason]:
+        if ack.partition_id is not None:
+            partition = self._store.partitions.get(ack.partition_id)
+            message = None if partition is None else partition.find(ack.transaction_id)
+            if partition is None or message is None:
+                return None, NOT_FOUND
+            return partition, self._under_lease(partition, message.seq, ack)
+        if ack.lease_id is not None:
+            found = list(self._in_lease(ack.lease_id, ack))
+        else:
+            found = list(self._unfenced(ack))
+        if len(found) == 1:
+            return found[0].state.partition, found[0]
+        if found:
+            return None, AMBIGUOUS
+        return None, self._nowhere(ack)
+
+    def _under_lease(self, partition: Partition, seq: int, ack: m.Ack) -> Target | Reason:
+        state = partition.groups.get(ack.group)
+        if ack.lease_id is None:
+            if partition.queue.options.require_lease_id:
+                return NO_LEASE
+            hold = None if state is None else state.covering(seq, self._now_us)
+            return NOT_PROCESSED if state is None or hold is None else Target(state, hold, seq)
+        hold = None if state is None else state.held(ack.lease_id, self._now_us)
+        if state is None or hold is None or not hold.covers(seq):
+            return LOST
+        return Target(state, hold, seq)
+
+    def _in_lease(self, lease_id: str, ack: m.Ack) -> Iterator[Target]:
+        """Yield where a lease of the group covers a message of that name."""
+        lease = self._store.leases.get(lease_id)
+        if lease is None or lease.group != ack.group:
+            return
+        for state in lease.states:
+            hold = state.held(lease_id, self._now_us)
+            message = state.partition.find(ack.transaction_id)
+            if hold is not None and message is not None and hold.covers(message.seq):
+                yield Target(state, hold, message.seq)
+
+    def _unfenced(self, ack: m.Ack) -> Iterator[Target]:
+        """Yield where a message of that name may be acked without a lease id."""
+        for partition in self._store.partitions.values():
+            if partition.queue.options.require_lease_id:
+                continue
+            state = partition.groups.get(ack.group)
+            message = partition.find(ack.transaction_id)
+            if state is None or message is None:
+                continue
+            hold = state.covering(message.seq, self._now_us)
+            if hold is not None:
+                yield Target(state, hold, message.seq)
+
+    def _nowhere(self, ack: m.Ack) -> Reason:
+        """Return why an ack that names no partition means nothing."""
+        owners = [
+            partition.queue
+            for partition in self._store.partitions.values()
+            if partition.find(ack.transaction_id) is not None
+        ]
+        if not owners:
+            return NOT_FOUND
+        if ack.lease_id is not None:
+            return LOST
+        required = any(queue.options.require_lease_id for queue in owners)
+        return NO_LEASE if required else NOT_PROCESSED
+
+    # ------------------------------------------------------------------ transactions
+
+    def check_required(self, lease_ids: Sequence[str]) -> list[Lease]:
+        """Return a transaction's required leases; LeaseLost where one holds nothing any more."""
+        leases = []
+        for lease_id in lease_ids:
+            lease = self._store.leases.get(lease_id)
+            if lease is None or not any(
+                state.held(lease_id, self._now_us) for state in lease.states
+            ):
+                raise LeaseLost(LOST[1])
+            leases.append(lease)
+        return leases
+
+    def adopt(self, ack: m.Ack, required: Sequence[Lease]) -> m.Ack:
+        """Return an ack with the lease and group that it leaves to the transaction (C-15)."""
+        if ack.lease_id is not None:
+            lease = self._store.leases.get(ack.lease_id)
+            if lease is None or ack.group != m.QUEUE_MODE:
+                return ack
+            return msgspec.structs.replace(ack, group=lease.group)
+        covering: dict[Partition, m.Ack] = {}
+        for lease in required:
+            if ack.group not in (m.QUEUE_MODE, lease.group):
+                continue
+            whole = msgspec.structs.replace(ack, lease_id=lease.id, group=lease.group)
+            for target in self._in_lease(lease.id, whole):
+                where = target.state.partition
+                if ack.partition_id in (None, where.id):
+                    covering.setdefault(
+                        where, msgspec.structs.replace(whole, partition_id=where.id)
+                    )
+        if len(covering) > 1:
+            raise InvalidRequest(AMBIGUOUS[1], "partitionId")
+        return next(iter(covering.values()), ack)
+
+
+def _at(index: int, error: QueenError) -> QueenError:
+    """Return an error with the number of the operation that it refuses.
+
+    An error that its own frame named would hold that frame, and the leases in it, in a cycle.
+    """
+    error.index = index
+    return error
+
+
+def try_transaction(
+    judge: Judge, store: Store, transaction: m.Transaction
+) -> tuple[dict[int, Verdict], bool]:
+    """Apply the acks and check the pushes; return verdicts by index, and whether all is old.
+
+    The acks come first: what they settle makes room. Raises what refuses the whole.
+    """
+    required = judge.check_required(transaction.required_leases)
+    verdicts: dict[int, Verdict] = {}
+    pushes: dict[int, m.NewMessage] = {}
+    for index, operation in enumerate(transaction.operations):
+        if isinstance(operation, m.NewMessage):
+            pushes[index] = operation
+            continue
+        try:
+            verdict = judge.give(judge.adopt(operation, required))
+            if verdict.reason is not None:
+                raise verdict.error()
+        except QueenError as error:
+            error.index = index
+            raise
+        verdicts[index] = verdict
+    new = store.count_new(list(pushes.values()))
+    repeats = [index for index, verdict in verdicts.items() if judge.stood_before(verdict)]
+    if repeats and new:
+        raise _at(
+            repeats[0],
+            AlreadySettled(
+                "the transaction has acks that were given before and pushes that are new"
+            ),
+        )
+    try:
+        store.check_pushes(list(pushes.values()), create=True)
+    except QueueFull as error:
+        error.index = next(i for i, item in pushes.items() if item.queue == error.queue)
+        raise
+    return verdicts, not new and len(repeats) == len(verdicts)
