@@ -1,0 +1,288 @@
+"""What web, command line and embedding programs call: a backend with limits, waits and counters.
+
+The values check themselves (`queen_sync.model`) and the backend keeps its promises; the
+broker adds what is a matter of this process: the limits and defaults of its settings, pops
+that wait, claims that nobody received, and numbers for the health page.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from queen_sync import model as m
+from queen_sync.backends.base import Backend, Capabilities
+from queen_sync.config import Settings
+from queen_sync.errors import BackendError, InvalidRequest, LeaseLost, PayloadTooLarge, QueenError
+from queen_sync.waiting import Abandoned, Waiting
+
+_log = logging.getLogger(__name__)
+_DEFAULT_SUBSCRIPTIONS: Mapping[str, m.Subscription] = {"new": m.Subscription(mode="new")}
+
+COUNTERS = (
+    "push_requests",
+    "pushed",
+    "duplicates",
+    "pop_requests",
+    "popped",
+    "pops_empty",
+    "ack_requests",
+    "acked",
+    "acks_refused",
+    "transactions",
+    "claims_given_back",
+)
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """How the process and its store are."""
+
+    healthy: bool
+    draining: bool
+    uptime_seconds: float
+    waiting_count: int
+    counters: Mapping[str, int]
+    facts: Mapping[str, Any]
+    """What the store said of itself; empty where it cannot be reached."""
+
+
+class Broker:
+    """A backend as one process offers it. Safe to share between threads; make it after a fork."""
+
+    def __init__(self, backend: Backend, settings: Settings) -> None:
+        self.backend = backend
+        self.settings = settings
+        self._waiting = Waiting(backend.next_ready_in, limit=settings.max_concurrent_polls)
+        self._stop_listening = backend.listen(self._waiting.wake)
+        self._default_subscription = _DEFAULT_SUBSCRIPTIONS.get(settings.default_subscription_mode)
+        self._counters = dict.fromkeys(COUNTERS, 0)
+        self._counting = threading.Lock()
+        self._started_at = time.monotonic()
+        self._closed = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.backend.capabilities
+
+    def drain(self) -> None:
+        """End all waits now, with empty claims; later pops take nothing (O-21).
+
+        Everything else goes on: what was popped can still be acked.
+        """
+        self._waiting.drain()
+
+    def close(self) -> None:
+        """Drain, stop the threads and close the backend. Closing twice does no harm."""
+        if self._closed:
+            return
+        self._closed = True
+        self._waiting.close()
+        self._stop_listening()
+        self.backend.close()
+
+    def health(self) -> Health:
+        """Make one round trip to the store and say how things are, also where it fails."""
+        facts: Mapping[str, Any] = {}
+        healthy = True
+        try:
+            facts = self.backend.check()
+        except BackendError as error:
+            _log.warning("health: %s", error.message)
+            healthy = False
+        with self._counting:
+            counters = dict(self._counters)
+        return Health(
+            healthy=healthy,
+            draining=self._waiting.draining,
+            uptime_seconds=time.monotonic() - self._started_at,
+            waiting_count=self._waiting.count,
+            counters=counters,
+            facts=facts,
+        )
+
+    # ------------------------------------------------------------------ catalogue
+
+    def configure(
+        self,
+        queue: str,
+        options: Mapping[str, int | bool] | None = None,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+    ) -> m.Configured:
+        """Create a queue or change it; raises NotSupported for what would have no effect."""
+        m.check_name(queue, "queue")
+        if options:
+            for name, value in options.items():
+                m.check_option(name, value)
+            self.capabilities.check_options(options)
+        return self.backend.configure(queue, options, namespace=namespace, task=task)
+
+    def delete_queue(self, name: str) -> bool:
+        """Delete a queue with all it holds; False where there was none."""
+        m.check_name(name, "queue")
+        return self.backend.delete_queue(name)
+
+    # ----------------------------------------------------------------------- flow
+
+    def push(self, items: Sequence[m.NewMessage], *, create: bool = True) -> list[m.Receipt]:
+        """Store messages, all or none of them, and return one receipt each."""
+        if not items:
+            return []
+        self._check_batch(items, "items")
+        self._check_payloads(items)
+        receipts = self.backend.push(items, create=create)
+        duplicates = sum(receipt.duplicate for receipt in receipts)
+        self._count(push_requests=1, pushed=len(receipts) - duplicates, duplicates=duplicates)
+        return receipts
+
+    def pop(
+        self,
+        request: m.PopRequest,
+        wait_seconds: float | None = 0.0,
+        abandoned: Abandoned | None = None,
+    ) -> m.Claim:
+        """Take what there is, or wait for it; an empty claim when the time is over.
+
+        ``wait_seconds`` None waits as long as the settings say, and never longer than their
+        maximum. ``abandoned`` says whether the caller is gone; it is asked right before
+        anything is taken, every second of a wait, and once more when something was, which is
+        then given back (O-15). Raises Overloaded where too many are waiting.
+        """
+        settings = self.settings
+        request, defaulted = self._with_defaults(request)
+        if wait_seconds is None:
+            wait_seconds = settings.default_timeout_milliseconds / 1000
+        wait_seconds = min(wait_seconds, settings.max_timeout_milliseconds / 1000)
+
+        def attempt() -> m.Claim:
+            return self._attempt(request, abandoned)
+
+        if wait_seconds > 0:
+            claim = self._waiting.pop(request, wait_seconds, attempt, abandoned)
+        elif self._waiting.draining or (abandoned is not None and abandoned()):
+            claim = m.Claim(group=request.group)
+        else:
+            claim = attempt()
+        self._count(pop_requests=1, popped=len(claim.messages), pops_empty=not claim)
+        if defaulted and claim.subscription_ignored:
+            # It asked for nothing, so nothing was ignored.
+            claim = msgspec.structs.replace(claim, subscription_ignored=False)
+        return claim
+
+    def _with_defaults(self, request: m.PopRequest) -> tuple[m.PopRequest, bool]:
+        """Return the request within the limits, and whether it got the default subscription."""
+        limit = min(self.settings.max_batch_size, self.capabilities.max_batch)
+        if request.max_messages > limit or request.max_partitions > limit:
+            request = msgspec.structs.replace(
+                request,
+                max_messages=min(request.max_messages, limit),
+                max_partitions=min(request.max_partitions, limit),
+            )
+        default = self._default_subscription
+        if default is None or request.subscription is not None or request.group == m.QUEUE_MODE:
+            return request, False
+        return msgspec.structs.replace(request, subscription=default), True
+
+    def _attempt(self, request: m.PopRequest, abandoned: Abandoned | None) -> m.Claim:
+        claim = self.backend.pop(request)
+        if claim.lease_id is not None and abandoned is not None and abandoned():
+            self.give_back(claim)
+            return m.Claim(group=request.group)
+        return claim
+
+    def give_back(self, claim: m.Claim) -> None:
+        """Release a claim whose answer reached nobody, uncharged, as far as that is possible.
+
+        An autoAck claim is settled and stays so; without the feature ``release``, and when
+        the store fails, the lease runs out as usual.
+        """
+        if claim.lease_id is None or "release" not in self.capabilities.features:
+            return
+        try:
+            self.backend.release(claim.lease_id)
+        except LeaseLost:
+            return
+        except QueenError as error:
+            _log.warning("a claim that nobody received was not given back: %s", error.message)
+            return
+        self._count(claims_given_back=1)
+
+    def ack(self, acks: Sequence[m.Ack]) -> list[m.Acked]:
+        """Give messages their outcomes; each item is answered by itself."""
+        if not acks:
+            return []
+        self._check_batch(acks, "acknowledgments")
+        answers = self.backend.ack(acks)
+        refused = sum(not answer.ok for answer in answers)
+        self._count(ack_requests=1, acked=len(answers) - refused, acks_refused=refused)
+        return answers
+
+    def extend(self, lease_id: str, seconds: int | None = None) -> int:
+        """Lengthen a live lease and return its new expiry; LeaseLost where it has ended."""
+        if seconds is not None and not 1 <= seconds <= m.MAX_LEASE_SECONDS:
+            raise InvalidRequest(f"seconds must be 1 to {m.MAX_LEASE_SECONDS}", "seconds")
+        return self.backend.extend(lease_id, seconds)
+
+    def release(self, lease_id: str) -> None:
+        """Give a whole claim back, uncharged; LeaseLost where its lease has ended."""
+        self.backend.release(lease_id)
+
+    def transact(self, transaction: m.Transaction) -> m.Transacted:
+        """Apply acks and pushes together or not at all."""
+        self._check_batch(transaction.operations, "operations")
+        self._check_payloads(
+            [each for each in transaction.operations if isinstance(each, m.NewMessage)]
+        )
+        done = self.backend.transact(transaction)
+        self._count(transactions=1)
+        return done
+
+    # --------------------------------------------------------------------- groups
+
+    def subscribe(self, queue: str, group: str, subscription: m.Subscription) -> bool:
+        """Register a group as its first pop would; False where it existed and began otherwise."""
+        m.check_name(queue, "queue")
+        m.check_name(group, "consumerGroup")
+        return self.backend.subscribe(queue, group, subscription)
+
+    def delete_group(
+        self, group: str, *, queue: str | None = None, keep_subscription: bool = False
+    ) -> int:
+        """Forget a group's progress; return of how many partitions."""
+        m.check_name(group, "consumerGroup")
+        if queue is not None:
+            m.check_name(queue, "queue")
+        return self.backend.delete_group(group, queue=queue, keep_subscription=keep_subscription)
+
+    def restart_subscription(self, group: str, from_us: int) -> int:
+        """Set the recorded start of a group; return how many records changed."""
+        m.check_name(group, "consumerGroup")
+        return self.backend.restart_subscription(group, from_us)
+
+    def dead_letters(self, wanted: m.DeadLetterFilter) -> m.DeadLetters:
+        """Return a page of dead letters, newest first."""
+        return self.backend.dead_letters(wanted)
+
+    # --------------------------------------------------------------------- limits
+
+    def _check_batch(self, batch: Sequence[object], field: str) -> None:
+        limit = self.capabilities.max_batch
+        if len(batch) > limit:
+            raise InvalidRequest(f"{field} holds more than {limit} elements", field)
+
+    def _check_payloads(self, items: Sequence[m.NewMessage]) -> None:
+        limit = self.capabilities.max_payload_bytes
+        for item in items:
+            if len(item.payload) > limit:
+                raise PayloadTooLarge(f"payload is larger than {limit} bytes", "payload")
+
+    def _count(self, **amounts: int) -> None:
+        with self._counting:
+            for name, amount in amounts.items():
+                self._counters[name] += amount
