@@ -1,0 +1,42 @@
+"""The suites that a binding subclasses: the case groups put together."""
+
+from __future__ import annotations
+
+from queen_sync.conformance.cases.capacity import CapacityCases
+from queen_sync.conformance.cases.concurrency import ConcurrencyCases
+from queen_sync.conformance.cases.core import CoreCases
+from queen_sync.conformance.cases.dedup import DedupCases
+from queen_sync.conformance.cases.expiry import ExpiryCases
+from queen_sync.conformance.cases.groups import GroupCases
+from queen_sync.conformance.cases.leases import LeaseCases
+from queen_sync.conformance.cases.load import LoadCases
+from queen_sync.conformance.cases.outcomes import OutcomeCases
+from queen_sync.conformance.cases.payloads import PayloadCases
+from queen_sync.conformance.cases.retries import RetryCases
+from queen_sync.conformance.cases.server import ServerCases
+from queen_sync.conformance.cases.timing import TimingCases
+from queen_sync.conformance.cases.transactions import TransactionCases
+
+
+class BackendConformance(
+    CoreCases,
+    PayloadCases,
+    DedupCases,
+    LeaseCases,
+    OutcomeCases,
+    ExpiryCases,
+    RetryCases,
+    GroupCases,
+    CapacityCases,
+    TimingCases,
+    TransactionCases,
+):
+    """Everything that one caller at a time can see; subclass it and give it a ``backend``."""
+
+
+class ConcurrencyConformance(LoadCases, ConcurrencyCases):
+    """What holds while many threads work; real time, checked from the recorded history."""
+
+
+class ServerConformance(ServerCases):
+    """What only HTTP can show; give it a ``backend`` and an ``http`` client of one server."""

@@ -1,0 +1,77 @@
+"""The client and the server's application, without a socket, against the contract."""
+
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from queen_sync.backends.base import Backend
+from queen_sync.backends.memory import MemoryBackend
+from queen_sync.backends.postgres import PostgresBackend
+from queen_sync.broker import Broker
+from queen_sync.client import ApplicationTransport, RemoteBackend
+from queen_sync.clock import Clock, SystemClock
+from queen_sync.config import Settings
+from queen_sync.conformance import (
+    BackendConformance,
+    ConcurrencyConformance,
+    ServerConformance,
+)
+
+BASE_URL = "http://queen.test"
+
+
+class InProcess:
+    takes_clock = True
+
+    @pytest.fixture
+    def transport(self, store: Backend) -> Iterator[httpx.BaseTransport]:
+        from queen_sync.web import create_app
+
+        settings = Settings(max_concurrent_polls=200)
+        broker = Broker(store, settings)
+        yield ApplicationTransport(create_app(broker, settings))
+        broker.close()
+
+    @pytest.fixture
+    def backend(self, transport: httpx.BaseTransport) -> Iterator[RemoteBackend]:
+        with RemoteBackend(BASE_URL, transport=transport) as backend:
+            yield backend
+
+    @pytest.fixture
+    def http(self, transport: httpx.BaseTransport) -> Iterator[httpx.Client]:
+        with httpx.Client(base_url=BASE_URL, transport=transport) as client:
+            yield client
+
+    @pytest.fixture
+    def waiting_pop(self, backend: RemoteBackend) -> Callable:
+        return backend.pop_waiting
+
+
+class OverMemory(InProcess):
+    target_name = "http memory"
+
+    @pytest.fixture
+    def store(self, clock: Clock) -> Backend:
+        return MemoryBackend(clock=clock)
+
+
+class OverPostgres(InProcess):
+    target_name = "http postgres"
+
+    @pytest.fixture
+    def store(self, clock: Clock, postgres_dsn: str) -> Backend:
+        given = None if isinstance(clock, SystemClock) else clock
+        return PostgresBackend(postgres_dsn, clock=given, migrate=False)
+
+
+class TestHttpOverMemory(OverMemory, BackendConformance, ServerConformance):
+    pass
+
+
+class TestHttpOverMemoryUnderLoad(OverMemory, ConcurrencyConformance):
+    pass
+
+
+class TestHttpOverPostgres(OverPostgres, BackendConformance, ServerConformance):
+    pass

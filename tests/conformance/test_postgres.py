@@ -1,0 +1,56 @@
+"""The PostgreSQL backend against the contract."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import psycopg
+import pytest
+
+from queen_sync.backends.base import Backend
+from queen_sync.backends.postgres import PostgresBackend
+from queen_sync.clock import Clock, SystemClock
+from queen_sync.conformance import BackendConformance, ConcurrencyConformance
+
+DELAYED_TABLES = ("messages", "partitions", "partition_leases")
+# A deferred trigger runs when the transaction commits: whatever it drew or read stays
+# invisible to others for as long as it sleeps.
+INSTALL = """
+create function public.dawdle() returns trigger language plpgsql as
+$$ begin perform pg_sleep(random() * 0.005); return null; end $$;
+"""
+DELAY = """
+create constraint trigger dawdle after insert or update on queen.{table}
+deferrable initially deferred for each row when (random() < 0.2)
+execute function public.dawdle();
+"""
+
+
+class Postgres:
+    target_name = "postgres"
+
+    @pytest.fixture
+    def backend(self, clock: Clock, postgres_dsn: str) -> Iterator[Backend]:
+        given = None if isinstance(clock, SystemClock) else clock
+        with PostgresBackend(postgres_dsn, clock=given, migrate=False) as backend:
+            yield backend
+
+
+class TestPostgres(Postgres, BackendConformance):
+    pass
+
+
+class TestPostgresUnderLoad(Postgres, ConcurrencyConformance):
+    @pytest.fixture
+    def delayed_commits(self, postgres_dsn: str) -> AbstractContextManager[None]:
+        @contextmanager
+        def delayed() -> Iterator[None]:
+            with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+                connection.execute(INSTALL)
+                try:
+                    for table in DELAYED_TABLES:
+                        connection.execute(DELAY.format(table=table))
+                    yield
+                finally:
+                    connection.execute("drop function public.dawdle() cascade")
+
+        return delayed()
