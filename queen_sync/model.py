@@ -231,30 +231,51 @@ class Subscription(Value, frozen=True):
 
 
 class PopRequest(Value, frozen=True):
-    """What to pop.
+    """What to pop: of one queue, or of all queues of a namespace, a task or both (C-17).
 
     ``max_messages`` is the cap of the whole claim, ``max_partitions`` how many partitions it
     may take. ``subscription`` counts only when the group is met for the first time; None
-    means all. A lease time per pop does not exist: the queue's option decides.
+    means all. ``attempt_id`` names this pop: repeating it while its lease lives gives the same
+    claim (C-13). A lease time per pop does not exist: the queue's option decides.
     """
 
-    queue: str
+    queue: str = ""
+    """Empty where the pop names a namespace or task instead."""
+    namespace: str | None = None
+    task: str | None = None
     group: str = QUEUE_MODE
     partition: str | None = None
     max_messages: int = 1
     max_partitions: int = 1
     auto_ack: bool = False
     subscription: Subscription | None = None
+    attempt_id: str | None = None
 
     def __post_init__(self) -> None:
-        check_name(self.queue, "queue")
+        if self.namespace is not None or self.task is not None:
+            self._check_scope()
+        else:
+            check_name(self.queue, "queue")
         check_name(self.group, "consumerGroup")
+        if self.attempt_id is not None:
+            check_name(self.attempt_id, "attemptId")
+            if self.auto_ack:
+                raise InvalidRequest("a pop with autoAck cannot be repeated", "attemptId")
         if self.partition is not None:
             check_name(self.partition, "partition")
         if self.max_messages < 1:
             raise InvalidRequest("batch must be at least 1", "batch")
         if self.max_partitions < 1:
             raise InvalidRequest("partitions must be at least 1", "partitions")
+
+    def _check_scope(self) -> None:
+        if self.queue:
+            raise InvalidRequest("a pop names a queue or a namespace and task", "namespace")
+        for field, name in (("namespace", self.namespace), ("task", self.task)):
+            if name is not None:
+                check_name(name, field)
+        if self.partition is not None:
+            raise InvalidRequest("a partition is named together with its queue", "partition")
 
 
 class Message(Value, frozen=True):
@@ -416,6 +437,8 @@ class DeadLetterFilter(Value, frozen=True):
     queue: str | None = None
     group: str | None = None
     partition: str | None = None
+    partition_id: str | None = None
+    transaction_id: str | None = None
     failed_from_us: int | None = None
     failed_to_us: int | None = None
     limit: int = 100
@@ -432,6 +455,44 @@ class DeadLetters(Value, frozen=True):
 
     items: Sequence[DeadLetter]
     total: int
+
+
+class Seek(Value, frozen=True):
+    """Where to move a group's position: to the start, to the end, or to a time.
+
+    ``partition`` None means every partition of the queue. To a time: the next message given is
+    the first whose created_us is at or after ``from_us``.
+    """
+
+    queue: str
+    group: str = QUEUE_MODE
+    partition: str | None = None
+    to: Literal["start", "end", "time"] = "end"
+    from_us: int | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.queue, "queue")
+        check_name(self.group, "consumerGroup")
+        if self.partition is not None:
+            check_name(self.partition, "partition")
+        if self.to not in ("start", "end", "time"):
+            raise InvalidRequest("a seek goes to start, end or time", "to")
+        if (self.to == "time") != (self.from_us is not None):
+            raise InvalidRequest("a seek to a time needs the time", "timestamp")
+
+
+class Removal(Value, frozen=True):
+    """That messages left a queue other than by an ack: how many, why, and when (QA-7).
+
+    ``group`` is the group for which they were evicted; None where they were deleted for all.
+    """
+
+    queue: str
+    partition: str
+    kind: Literal["evicted", "completed", "expired"]
+    count: int
+    removed_us: int
+    group: str | None = None
 
 
 class Group(Value, frozen=True):
@@ -453,5 +514,6 @@ class SweepReport(Value, frozen=True):
     """What one pass of upkeep did. ``repaired`` must be 0: it counts broken invariants."""
 
     expired: int = 0
+    evicted: int = 0
     removed: int = 0
     repaired: int = 0

@@ -32,7 +32,10 @@ FEATURES: Mapping[str, str] = {
     "delay": "option delayed_processing_seconds",
     "window": "option window_buffer_seconds",
     "cap": "option max_queue_size",
-    "prio": "option priority",
+    "prio": "pops over a namespace or task, and option priority",
+    "popretry": "attempt ids: a repeated pop gives the same claim",
+    "seek": "move a group's position",
+    "redrive": "give dead letters back to their group, or purge them",
     "evict": "options ttl_seconds and max_wait_seconds",
     "retention": "options retention_enabled, retention_seconds, completed_retention_seconds",
     "spread": "option spread_partitions",
@@ -249,11 +252,53 @@ class Backend(ABC):
         deleted, or when a queue it waits for is made. Returns how many records changed.
         """
 
+    def seek(self, target: m.Seek) -> int:
+        """Move a group's position; return how many partitions were moved (C-20).
+
+        The group's leases there end: acks under them are LeaseLost, and the last closed lease
+        is forgotten. What lies at or after the new position comes (again), with fresh
+        attempts; what lies before it is settled. Seeking back over a dead letter whose message
+        is still stored takes it out of the list; one whose message is gone stays. Positions
+        stay within what is stored. An unregistered group is registered first.
+        Raises QueueNotFound, PartitionNotFound. Needs ``seek``.
+        """
+        raise self._lacks("seek", target)
+
     # --------------------------------------------------------------------- browse
 
     @abstractmethod
     def dead_letters(self, wanted: m.DeadLetterFilter) -> m.DeadLetters:
         """Return a page of dead letters, newest first. Needs ``dlq``."""
+
+    def redrive(self, wanted: m.DeadLetterFilter) -> int:
+        """Give dead letters back to their groups; return how many (C-12).
+
+        Each comes again to its group alone, ahead of what the group has not yet been given,
+        in seq order among the redriven, with fresh attempts, in claims of redriven messages
+        only; it comes from the dead letter's own copy, so also when the message is no longer
+        stored. A live lease of the partition is not disturbed. ``limit`` and ``offset`` of the
+        filter play no part. A second death makes one dead letter again. Needs ``redrive``.
+        """
+        raise self._lacks("redrive", wanted)
+
+    def purge(self, wanted: m.DeadLetterFilter) -> int:
+        """Delete dead letters for good; return how many. ``limit`` and ``offset`` play no part.
+
+        Needs ``redrive``.
+        """
+        raise self._lacks("redrive", wanted)
+
+    def removals(self, queue: str) -> Sequence[m.Removal]:
+        """Return what eviction and retention took from a queue, newest first (QA-7).
+
+        Needs ``evict`` or ``retention``.
+        """
+        raise self._lacks("evict", queue)
+
+    def _lacks(self, feature: str, asked: object) -> NotImplementedError:
+        """Refuse an operation that the backend does not offer."""
+        self.capabilities.require(feature)
+        return NotImplementedError(f"{type(self).__name__} offers {feature}: {asked}")
 
     # --------------------------------------------------------- upkeep and wake-ups
 
@@ -274,6 +319,6 @@ class Backend(ABC):
     def listen(self, callback: Callable[[Hint], None]) -> Callable[[], None]:
         """Call back when a queue may have got something to pop; return how to stop that.
 
-        Called from any thread. Hints may come twice or be lost (a pop is the only proof), must not block, and come
-        after the change can be seen. None as hint means: look everywhere.
+        Called from any thread, after the change can be seen; must not block. Hints may come
+        twice or be lost: a pop is the only proof. None as hint means: look everywhere.
         """

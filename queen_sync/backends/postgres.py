@@ -28,7 +28,7 @@ __all__ = ["PostgresBackend", "migrate"]
 
 log = logging.getLogger(__name__)
 
-NOT_YET = frozenset({"prio", "evict", "retention", "spread", "enc"})
+NOT_YET = frozenset({"prio", "popretry", "seek", "redrive", "evict", "retention", "spread", "enc"})
 _TIMING = {"delayed_processing_seconds", "window_buffer_seconds"}
 REGISTER_CHUNK = 1_000
 MAX_REGISTRATIONS = 5

@@ -1,9 +1,9 @@
 """Model to JSON and back, for a server: the only place that knows names on the wire.
 
-`requests` reads what clients send into values of `queen_sync.model`, `answers` and
-`refusals` write what they get, `options` holds the names of a queue's options. Payloads are never parsed nor
-written again: the bytes of the request are the bytes of the answer (C-10). In batches of 100
-with 130-byte payloads each direction costs about 1 µs a message.
+`requests` and `queries` read what clients send into values of `queen_sync.model`, `answers` and
+`refusals` write what they get, `options` holds the names of a queue's options. Payloads are
+never parsed nor written again: the bytes of the request are the bytes of the answer (C-10).
+In batches of 100 with 130-byte payloads each direction costs about 1 µs a message.
 """
 
 from queen_sync.wire.answers import (

@@ -58,15 +58,15 @@ begin
 
     v_live := r.lease_id is not null and v_at < r.lease_expires_at;
 
-    -- The usual call: everything completed under the live lease, each message named once and open, by its
-    -- id. One look at the rows of the batch checks the stamps (100 acks: 0.3 ms in all; the general way
-    -- below takes three times as long).
+    -- The usual call: everything completed under the live lease, each message named once, in order and
+    -- open, by its id. One look at the rows of the batch checks the stamps (100 acks: 0.3 ms in all; the
+    -- general way below takes three times as long).
     if v_live and r.lease_id = p_lease and p_outcomes is null and array_position(p_seqs, null) is null then
         select range_agg(int8range(s, s + 1)) into v_asked from unnest(p_seqs) s;
-        if v_asked <@ r.open and queen.size(v_asked) = v_count and v_count = (
-            select count(*) from unnest(p_seqs, p_stamps) u(seq, stamp)
-            join queen.messages m on m.partition_id = p_partition and m.seq = u.seq
-            where m.seq between lower(v_asked) and upper(v_asked) and queen.stamp(m.created_at) = u.stamp
+        if v_asked <@ r.open and queen.size(v_asked) = v_count and p_stamps = (
+            select array_agg(queen.stamp(m.created_at) order by m.seq) from queen.messages m
+            where m.partition_id = p_partition and m.seq >= lower(v_asked) and m.seq < upper(v_asked)
+                and v_asked @> m.seq
         ) then
             verdict := 'live';
             r.open := r.open - v_asked;
