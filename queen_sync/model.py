@@ -8,6 +8,7 @@ gives it as a datetime.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -54,6 +55,17 @@ def check_name(name: str, field: str) -> None:
     if len(name) > MAX_NAME_LENGTH:
         raise InvalidRequest(f"{field} name exceeds {MAX_NAME_LENGTH} characters", field)
     raise InvalidRequest(f"{field} may not be '.' or '..' nor hold NUL", field)
+
+
+def spread_name(index: int) -> str:
+    """Return the name of one of the partitions that a queue spreads over, counted from 0."""
+    return DEFAULT_PARTITION if index == 0 else f"{DEFAULT_PARTITION}-{index + 1}"
+
+
+def spread_index(transaction_id: str, count: int) -> int:
+    """Return which of ``count`` partitions a named message goes to, so that a repeat meets it."""
+    digest = hashlib.sha256(transaction_id.encode()).digest()
+    return int.from_bytes(digest[:8], "big") % count
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,34 +14,44 @@ from typing import Any
 
 import msgspec
 
+from queen_sync import ids
 from queen_sync import model as m
 from queen_sync.backends import postgres_acks, postgres_rows, postgres_transact
 from queen_sync.backends.base import FEATURES, Backend, Capabilities, Hint
 from queen_sync.backends.postgres_connections import POSTGRES_EPOCH_US, Connections, Cursor
 from queen_sync.backends.postgres_hints import Hints
 from queen_sync.backends.postgres_migrations import migrate
+from queen_sync.backends.postgres_pop import Pops, instant
 from queen_sync.backends.postgres_push import push_to_one
+from queen_sync.backends.postgres_spread import Counts, Spreads, mark, spread
+from queen_sync.backends.postgres_sweep import Sweep
 from queen_sync.clock import Clock, to_datetime
-from queen_sync.errors import BackendError, InvalidRequest, LeaseLost, QueenError
+from queen_sync.errors import InvalidRequest, LeaseLost, PartitionNotFound, QueueNotFound
 
 __all__ = ["PostgresBackend", "migrate"]
 
 log = logging.getLogger(__name__)
 
-NOT_YET = frozenset({"prio", "popretry", "seek", "redrive", "evict", "retention", "spread", "enc"})
+NOT_YET = frozenset({"enc"})
 _TIMING = {"delayed_processing_seconds", "window_buffer_seconds"}
-REGISTER_CHUNK = 1_000
-MAX_REGISTRATIONS = 5
-SWEEP_ROWS = 1_000
+SEEK_CHUNK = 1_000
+MAX_REMOVALS = 10_000
 
-_POP = (
-    "select partition_id, seq, created_at, transaction_id, trace_id::text, payload, deliveries,"
-    " failures, note, lease_id::text, expires_at"
-    " from queen.pop(%s, %s, %s, %s::int4, %s::int4, %s, %s, %s, %s)"
+_FOUND = "queen.find_dead_letters(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) d"
+_DEAD_LETTERS = (
+    "select d.partition_id, d.seq, d.created_at, d.transaction_id, d.trace_id::text, d.payload,"
+    " d.queue_name, d.partition_name, d.group_name, d.error, d.failures, d.deliveries, d.failed_at"
+    f" from {_FOUND}"
+    " order by d.failed_at desc, d.partition_id desc, d.seq desc, d.group_id desc"
+    " limit %s offset %s"
 )
-_BEGIN_GROUP = "select group_id, mode, start_at from queen.begin_group(%s, %s, %s, %s, %s)"
-_REGISTER = "select queen.register_partitions(%s, %s, %s::int4, %s)"
-_DEAD_LETTERS = "select * from queen.list_dead_letters(%s, %s, %s, %s, %s, %s, %s)"
+_REDRIVE = (
+    "select queue_id, queue_name, count"
+    " from queen.redrive(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+)
+_PURGE = "select queen.purge(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_REMOVALS = "select * from queen.list_removals(%s, %s::int4)"
+_SEEK = "select last_id, moved from queen.seek(%s, %s, %s, %s, %s, %s, %s::int4, %s)"
 _QUEUE = f"select {postgres_rows.QUEUE_COLUMNS} from queen.queues q where q.deleted_at is null"
 _SET_OPTIONS = (
     f"update queen.queues q set ({', '.join(postgres_rows.OPTION_COLUMNS)}) = (select "
@@ -88,6 +98,8 @@ class PostgresBackend(Backend):
             lock_timeout_milliseconds=lock_timeout_milliseconds,
         )
         self._names: dict[int, str] = {}
+        self._spreads = Spreads()
+        self._pops = Pops(self._db, self._now)
         self._hints = Hints(
             self._db.dedicated,
             self._name_of,
@@ -183,46 +195,35 @@ class PostgresBackend(Backend):
     def push(self, items: Sequence[m.NewMessage], *, create: bool = True) -> list[m.Receipt]:
         if not items:
             return []
+        receipts, changed = self._spreads.run(lambda counts: self._push(items, counts, create))
+        self._hint(changed)
+        return receipts
+
+    def _push(
+        self, items: Sequence[m.NewMessage], counts: Counts, create: bool
+    ) -> tuple[list[m.Receipt], postgres_acks.Work]:
         now = self._now()
-        if all(item.queue == items[0].queue for item in items):
+        queue = items[0].queue
+        if queue not in counts and all(item.queue == queue for item in items):
             number, receipts = self._db.call(
                 lambda cursor: push_to_one(cursor, items, now, create=create)
             )
-            self._hint({number: items[0].queue})
-            return receipts
+            return receipts, {number: queue}
 
         def work(cursor: Cursor) -> tuple[dict[int, m.Receipt], postgres_acks.Work]:
-            postgres_transact.lock(cursor, [], items, [], now, create=create)
-            return postgres_transact.push_all(cursor, list(enumerate(items)), now, create=create)
+            placed = spread(cursor, items, counts)
+            postgres_transact.lock(cursor, [], placed, [], now, create=create)
+            done = postgres_transact.push_all(
+                cursor, list(enumerate(placed)), counts, now, create=create
+            )
+            mark(cursor, items, placed, counts, now)
+            return done
 
         by_index, changed = self._db.transaction(work)
-        self._hint(changed)
-        return [by_index[index] for index in range(len(items))]
+        return [by_index[index] for index in range(len(items))], changed
 
     def pop(self, request: m.PopRequest) -> m.Claim:
-        wanted = request.subscription
-        for _ in range(MAX_REGISTRATIONS):
-            now = self._now()
-            arguments = [
-                request.queue,
-                request.group,
-                request.partition,
-                request.max_messages,
-                request.max_partitions,
-                request.auto_ack,
-                wanted and wanted.mode,
-                _instant(wanted.from_us) if wanted else None,
-                now,
-            ]
-            rows = self._db.call(lambda c, a=arguments: c.execute(_POP, a).fetchall())  # type: ignore[misc]
-            claim = postgres_rows.claim_of(rows, request)
-            if claim is not None:
-                return claim
-            found, begins = self._register(request.queue, request.group, wanted or m.Subscription())
-            if not found:
-                ignored = wanted is not None and begins != wanted
-                return m.Claim(group=request.group, subscription_ignored=ignored)
-        raise BackendError("the group keeps being deleted")
+        return self._pops.pop(request)
 
     def ack(self, acks: Sequence[m.Ack]) -> list[m.Acked]:
         if not acks:
@@ -264,8 +265,10 @@ class PostgresBackend(Backend):
 
     def transact(self, transaction: m.Transaction) -> m.Transacted:
         now = self._now()
-        answer, changed = self._db.transaction(
-            lambda cursor: postgres_transact.transact(cursor, transaction, now)
+        answer, changed = self._spreads.run(
+            lambda counts: self._db.transaction(
+                lambda cursor: postgres_transact.transact(cursor, transaction, counts, now)
+            )
         )
         self._hint(changed)
         return answer
@@ -273,33 +276,8 @@ class PostgresBackend(Backend):
     # --------------------------------------------------------------------- groups
 
     def subscribe(self, queue: str, group: str, subscription: m.Subscription) -> bool:
-        _, begins = self._register(queue, group, subscription)
+        _, begins = self._pops.register(queue, group, subscription)
         return begins == subscription
-
-    def _register(
-        self, queue: str, group: str, subscription: m.Subscription
-    ) -> tuple[bool, m.Subscription]:
-        """Register a group in its three steps; say whether the queue exists, and how it begins.
-
-        Where the queue does not exist the wish is remembered and the queue looked for once more:
-        its maker may have looked for wishes just before this one was there.
-        """
-        now = self._now()
-        arguments = [queue, group, subscription.mode, _instant(subscription.from_us), now]
-        for _ in range(2):
-            row = self._db.call(lambda c: c.execute(_BEGIN_GROUP, arguments).fetchone())
-            assert row is not None
-            number, mode, start = row
-            if number is not None:
-                break
-        begins = postgres_rows.subscription_of(mode, start)
-        if number is None:
-            return False, begins
-        done: int | None = 0
-        while done is not None:
-            done = self._call(_REGISTER, [number, done, REGISTER_CHUNK, now])
-        self._call("select queen.finish_group(%s)", [number])
-        return True, begins
 
     def groups(self, queue: str) -> Sequence[m.Group]:
         rows = self._db.call(
@@ -335,66 +313,68 @@ class PostgresBackend(Backend):
             self._call("select queen.restart_subscription(%s, %s)", [group, to_datetime(from_us)])
         )
 
+    def seek(self, target: m.Seek) -> int:
+        if not self._pops.register(target.queue, target.group, m.Subscription())[0]:
+            raise QueueNotFound(f"Queue '{target.queue}' does not exist")
+        where = [target.queue, target.group, target.partition, target.to, instant(target.from_us)]
+        now, moved, last = self._now(), 0, 0
+        while last is not None:
+            arguments = [*where, last, SEEK_CHUNK, now]
+            row = self._db.call(lambda c, a=arguments: c.execute(_SEEK, a).fetchone())  # type: ignore[misc]
+            assert row is not None
+            last, count = row
+            moved += count
+        if target.partition is not None and not moved:
+            raise PartitionNotFound(f"Partition '{target.partition}' does not exist")
+        self._hint_named(target.queue)
+        return moved
+
     # --------------------------------------------------------------------- browse
 
     def dead_letters(self, wanted: m.DeadLetterFilter) -> m.DeadLetters:
-        which = [
-            wanted.queue,
-            wanted.group,
-            wanted.partition,
-            _instant(wanted.failed_from_us),
-            _instant(wanted.failed_to_us),
-        ]
+        which = _filter(wanted)
 
         def work(cursor: Cursor) -> m.DeadLetters:
             rows = cursor.execute(_DEAD_LETTERS, [*which, wanted.limit, wanted.offset]).fetchall()
-            total = _value(cursor, "select queen.count_dead_letters(%s, %s, %s, %s, %s)", which)
+            total = _value(cursor, f"select count(*) from {_FOUND}", which)
             return m.DeadLetters(
                 items=[postgres_rows.dead_letter_of(row) for row in rows], total=total
             )
 
         return self._db.call(work, writes=False)
 
+    def redrive(self, wanted: m.DeadLetterFilter) -> int:
+        arguments = [*_filter(wanted), self._now()]
+        rows = self._db.call(lambda c: c.execute(_REDRIVE, arguments).fetchall())
+        self._hint({number: name for number, name, _ in rows})
+        return sum(count for _, _, count in rows)
+
+    def purge(self, wanted: m.DeadLetterFilter) -> int:
+        return int(self._call(_PURGE, _filter(wanted)))
+
+    def removals(self, queue: str) -> Sequence[m.Removal]:
+        rows = self._db.call(
+            lambda c: c.execute(_REMOVALS, [queue, MAX_REMOVALS]).fetchall(), writes=False
+        )
+        return [
+            m.Removal(
+                queue=queue,
+                partition=partition,
+                group=group,
+                kind=kind,
+                count=count,
+                removed_us=at + POSTGRES_EPOCH_US,
+            )
+            for partition, group, kind, count, at in rows
+        ]
+
     # --------------------------------------------------------- upkeep and wake-ups
 
     def sweep(self) -> m.SweepReport:
-        now = self._now()
-        due = self._db.call(
-            lambda c: c.execute(
-                "select partition_id, group_id from queen.expired_leases(%s::int4, %s)",
-                [SWEEP_ROWS, now],
-            ).fetchall()
-        )
-        expired = 0
-        for partition, group in due:
-            try:
-                expired += bool(
-                    self._call("select queen.expire_lease(%s, %s, %s)", [partition, group, now])
-                )
-            except (
-                QueenError
-            ):  # one bad row holds up no other; the next sweep tries it again (O-09)
-                log.exception(
-                    "could not take back a lease of partition %s, group %s", partition, group
-                )
-        removed = self._call("select queen.remove_leftovers(%s::int4)", [SWEEP_ROWS])
-        removed += self._call("select queen.remove_claims(%s::int4)", [SWEEP_ROWS])
-        return m.SweepReport(
-            expired=expired,
-            removed=removed,
-            repaired=self._call("select queen.repair(%s)", [now]),
-        )
+        return Sweep(self._db, self._now()).run()
 
     def next_ready_in(self, request: m.PopRequest) -> float | None:
-        seconds = self._db.call(
-            lambda c: _value(
-                c,
-                "select queen.next_ready_in(%s, %s, %s, %s)",
-                [request.queue, request.group, request.partition, self._now()],
-            ),
-            writes=False,
-        )
-        return None if seconds is None else float(seconds)
+        return self._pops.next_ready_in(request)
 
     def listen(self, callback: Callable[[Hint], None]) -> Callable[[], None]:
         return self._hints.listen(callback)
@@ -412,6 +392,13 @@ class PostgresBackend(Backend):
         if changed:
             self._names.update(changed)
             self._hints.changed(changed)
+
+    def _hint_named(self, name: str) -> None:
+        number = self._call(
+            "select q.id from queen.queues q where q.name = %s and q.deleted_at is null", [name]
+        )
+        if number is not None:
+            self._hint({number: name})
 
     def _name_of(self, number: int) -> str | None:
         """Return the name of a queue; numbers are never given twice, so it may be remembered."""
@@ -431,8 +418,22 @@ def _value(cursor: Cursor, statement: str, arguments: Sequence[Any]) -> Any:
     return None if row is None else row[0]
 
 
-def _instant(instant_us: int | None) -> datetime | None:
-    return None if instant_us is None else to_datetime(instant_us)
+def _filter(wanted: m.DeadLetterFilter) -> list[Any]:
+    """Return a filter as the arguments of ``queen.find_dead_letters``."""
+    partition = wanted.partition_id and ids.partition_number(wanted.partition_id)
+    if wanted.partition_id is not None and partition is None:
+        partition = 0  # no partition has that number: nothing is found
+    said = wanted.transaction_id and ids.address(wanted.transaction_id)
+    return [
+        wanted.queue,
+        wanted.group,
+        wanted.partition,
+        instant(wanted.failed_from_us),
+        instant(wanted.failed_to_us),
+        partition,
+        wanted.transaction_id,
+        *(said or (None, None, None)),
+    ]
 
 
 def _changes(before: m.Queue, after: m.Queue) -> dict[str, m.Change]:

@@ -17,6 +17,9 @@ _ACK = (
     " from queen.ack(%s, %s, %s::uuid, %b::text[], %b::int8[], %b::int8[], %b::text[],"
     " %b::text[], %s)"
 )
+_LOCK_LEASES = (
+    "select queen.lock_leases(%s::uuid[], %b::int8[], %s::text[], %s::text[], %s::text[])"
+)
 _FIND = "select partition_id, covered, requires_lease from queen.find_acked(%s, %s::uuid, %s)"
 NO_LEASE = "00000000-0000-0000-0000-000000000000"
 _LETTER: Mapping[m.Outcome, str] = {"completed": "c", "failed": "f", "retry": "r", "dlq": "d"}
@@ -33,7 +36,7 @@ _NOT_COVERED = "Message is not being processed"
 _AMBIGUOUS = "transactionId is ambiguous, partitionId required"
 
 Work = dict[int, str]
-"""Queues, by number and name, that have something to pop at once."""
+"""Queues, by number and name, that have something to pop, now or sooner than was known."""
 
 
 class _Lease(NamedTuple):
@@ -62,10 +65,38 @@ def settle(
         else:
             key = _Lease(where, ack.group, lease_text(ack.lease_id) or "")
             calls.setdefault(key, []).append(index)
+    if len(calls) > 1:
+        lock_leases(
+            cursor,
+            {key.lease or None for key in calls},
+            {key.partition for key in calls},
+            {key.group for key in calls},
+        )
     work: Work = {}
     for key in sorted(calls):
         _call(cursor, key, acks, calls[key], now, answers, work)
     return [answer for answer in answers if answer is not None], work
+
+
+def lock_leases(
+    cursor: Cursor,
+    leases: Iterable[str | None],
+    partitions: Iterable[int | None],
+    groups: Iterable[str],
+    pushes: tuple[Sequence[str], Sequence[str]] = ((), ()),
+) -> None:
+    """Lock the lease rows of several leases, acks and pushes (queues, partitions) in one order."""
+    queues, names = pushes
+    cursor.execute(
+        _LOCK_LEASES,
+        [
+            sorted(filter(None, leases)),
+            sorted(filter(None, partitions)),
+            sorted(groups),
+            list(queues),
+            list(names),
+        ],
+    )
 
 
 def _call(

@@ -49,6 +49,17 @@ _DEFINITE_AND_PASSING = (
 _RETRIED = ("40001", "40P01")
 
 
+class SpreadOtherwise(QueenError):  # noqa: N818  # the page of errors names none either
+    """A queue spreads over another number of partitions than a push assumed; never seen outside."""
+
+    code = "SPREAD_OTHERWISE"
+
+    def __init__(self, queue: str, count: int) -> None:
+        super().__init__(f"queue '{queue}' spreads over {count} partitions")
+        self.queue = queue
+        self.count = count
+
+
 class Connections:
     """A pool of connections for one process, and the two ways to use one."""
 
@@ -203,7 +214,13 @@ def _meaning(
     if refusal is not None:
         return refusal
     state = error.sqlstate or ""
-    lost = connection.closed or connection.broken or not state or state.startswith(("08", "57P0"))
+    # Without a state of the server's: the driver's own. Some say that the value was refused before
+    # anything was sent (DataError and the like), the operational ones that the connection broke.
+    lost = (
+        connection.closed
+        or state.startswith(("08", "57P0"))
+        or (not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError))
+    )
     if lost and unknown:
         return OutcomeUnknown("the connection to the database was lost before the answer came")
     if lost:
@@ -220,6 +237,9 @@ def refusal_of(error: psycopg.Error) -> QueenError | None:
     """Return what an error says that a function of the engine raised on purpose."""
     if error.sqlstate == "QS404":
         return QueueNotFound(f"Queue '{error.diag.message_detail}' does not exist")
+    if error.sqlstate == "QS303":
+        told = json.loads(error.diag.message_detail or "{}")
+        return SpreadOtherwise(told["queue"], told["count"])
     if error.sqlstate == "QS429":
         full = json.loads(error.diag.message_detail or "{}")
         return QueueFull(full["queue"], full["max"], full["depth"], full["pushed"])

@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 
 from queen_sync.backends.base import Hint
+from queen_sync.errors import QueenError
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,10 @@ class Hints:
 
     def _tell(self, hint: Hint) -> None:
         for callback in tuple(self._listeners):
-            callback(hint)
+            try:
+                callback(hint)
+            except Exception:  # one listener's fault is not the others', nor the pusher's
+                log.exception("a listener failed on a hint")
 
     def _start(self, name: str, target: Callable[[], None]) -> None:
         if name in self._threads:
@@ -109,7 +113,7 @@ class Hints:
                 connection.execute("select pg_notify(%s, %s)", [CHANNEL, f"{self._token}:{where}"])
                 pause = 0.0
             except psycopg.Error as error:
-                # The hint is lost; waiting pops find the work at their next own look.
+                # Kept until it is sent; waiting pops find the work at their next own look.
                 log.debug("a hint was not sent: %s", error)
                 if connection is not None:
                     connection.close()
@@ -117,6 +121,8 @@ class Hints:
                 pause = min(2.0, pause * 2 or 0.1)
                 if self._closed:
                     break
+                with self._wake:
+                    self._pending |= ids
         if connection is not None:
             connection.close()
 
@@ -144,6 +150,10 @@ class Hints:
         if where == EVERYWHERE:
             self._tell(None)
             return
-        names = {self._name_of(int(number)) for number in where.split(",") if number.isdigit()}
+        try:
+            names = {self._name_of(int(number)) for number in where.split(",") if number.isdigit()}
+        except QueenError:  # the name could not be looked up; the listener must not end for it
+            self._tell(None)
+            return
         if names != {None}:
             self._tell(frozenset(name for name in names if name is not None))

@@ -14,7 +14,7 @@ from importlib import resources
 
 import psycopg
 
-from queen_sync.errors import BackendUnavailable
+from queen_sync.errors import BackendError, BackendUnavailable
 
 _ROOT = resources.files("queen_sync.backends") / "sql" / "postgres"
 FUNCTIONS_RELEASE = 1
@@ -30,14 +30,25 @@ def _files(folder: str) -> list[tuple[str, str]]:
 
 def migrate(dsn: str) -> bool:
     """Bring the schema ``queen`` up to date; return whether anything had to be done."""
-    steps = _files("migrations")
-    functions = "\n".join(text for _, text in _files("functions"))
-    version = len(steps)
-    digest = hashlib.sha256(functions.encode()).hexdigest()
     try:
         connection = psycopg.connect(dsn)
     except psycopg.OperationalError as error:
         raise BackendUnavailable("the database cannot be reached") from error
+    # What another migration commits while this one waits must be seen, whatever the default is.
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    try:
+        return _migrate(connection)
+    except psycopg.OperationalError as error:
+        raise BackendUnavailable("the database was lost or cannot be migrated now") from error
+    except psycopg.Error as error:
+        raise BackendError(f"the schema could not be brought up to date: {error}") from error
+
+
+def _migrate(connection: psycopg.Connection) -> bool:
+    steps = _files("migrations")
+    functions = "\n".join(text for _, text in _files("functions"))
+    version = len(steps)
+    digest = hashlib.sha256(functions.encode()).hexdigest()
     with connection:
         # A migration waits for its turn however long the one before it takes.
         connection.execute("set local statement_timeout = 0")

@@ -14,7 +14,7 @@ _PUSH = (
     "select queue_id, partition_ids, created_ats, seqs, duplicates, duplicate_ats,"
     " duplicate_traces::text[], depth, max_queue_size"
     " from queen.push(%s, %b::text[], %b::int8[]::int4[], %b::text[], %b::text[],"
-    " %b::text[]::uuid[], %b::int8[], %b::int8[], %b::int8[], %s, %s)"
+    " %b::text[]::uuid[], %b::int8[], %b::int8[], %b::int8[], %s, %s::int4, %s)"
 )
 _LOCK_PARTITIONS = "select queen.lock_partitions(%b::text[], %b::text[], %s, %s)"
 _OUR_LENGTH = 36
@@ -40,9 +40,17 @@ def lock_partitions(
 
 
 def push_to_one(
-    cursor: Cursor, items: Sequence[m.NewMessage], now: datetime | None, *, create: bool
+    cursor: Cursor,
+    items: Sequence[m.NewMessage],
+    now: datetime | None,
+    *,
+    create: bool,
+    spread: int = 0,
 ) -> tuple[int, list[m.Receipt]]:
-    """Push items of one queue; return the queue's number and a receipt each, in order."""
+    """Push items of one queue; return the queue's number and a receipt each, in order.
+
+    ``spread`` says over how many partitions those for ``Default`` have been spread.
+    """
     names: dict[str, int] = {}
     places = [names.setdefault(item.partition, len(names) + 1) for item in items]
     named = [item.transaction_id for item in items]
@@ -62,6 +70,7 @@ def push_to_one(
             [a and a.seq for a in own] if says_ours else None,
             [a and a.stamp for a in own] if says_ours else None,
             create,
+            spread,
             now,
         ],
     )

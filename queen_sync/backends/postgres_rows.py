@@ -19,14 +19,14 @@ QUEUE_COLUMNS = (
 )
 
 
-def claim_of(rows: Sequence[tuple[Any, ...]], request: m.PopRequest) -> m.Claim | None:
+def claim_of(rows: Sequence[tuple[Any, ...]], group: str) -> m.Claim | None:
     """Return the claim that the rows of ``queen.pop`` say, None where the group is unregistered."""
     messages: list[m.Message] = []
     lease = expires = None
     partitions = 0
     ignored = False
-    partition = partition_id = ""
-    queue = request.queue
+    queue = partition = partition_id = ""
+    priority = 0
     for (
         number,
         seq,
@@ -56,9 +56,11 @@ def claim_of(rows: Sequence[tuple[Any, ...]], request: m.PopRequest) -> m.Claim 
                     delivery_count=(deliveries or 0) + 1,
                     failure_count=failures or 0,
                     error=note,
+                    priority=priority,
                 )
             )
         elif number is not None:
+            queue, priority = transaction, failures
             partition, partition_id = note, ids.partition_id(number)
             partitions += 1
             lease, expires = rest
@@ -69,7 +71,7 @@ def claim_of(rows: Sequence[tuple[Any, ...]], request: m.PopRequest) -> m.Claim 
     return m.Claim(
         messages=messages,
         lease_id=lease,
-        group=request.group,
+        group=group,
         expires_us=None if expires is None else expires + POSTGRES_EPOCH_US,
         partition_count=partitions,
         subscription_ignored=ignored,

@@ -13,14 +13,15 @@ from queen_sync import model as m
 from queen_sync.backends.postgres_acks import (
     Work,
     lease_text,
+    lock_leases,
     raise_first_refusal,
     settle,
 )
 from queen_sync.backends.postgres_connections import Cursor, refusal_of
 from queen_sync.backends.postgres_push import address_of, lock_partitions, push_to_one
+from queen_sync.backends.postgres_spread import Counts, mark, spread
 from queen_sync.errors import AlreadySettled, LeaseLost, QueueFull
 
-_LOCK_LEASES = "select queen.lock_leases(%s::uuid[], %s::int8[], %s::text[], %s::text[])"
 _STANDING = "select lease_id::text from queen.standing_leases(%s::uuid[], %s)"
 _COVERING = (
     "select lease_id::text, partition_id, group_name"
@@ -29,7 +30,7 @@ _COVERING = (
 
 
 def transact(
-    cursor: Cursor, transaction: m.Transaction, now: datetime | None
+    cursor: Cursor, transaction: m.Transaction, counts: Counts, now: datetime | None
 ) -> tuple[m.Transacted, Work]:
     """Apply a transaction inside the caller's, who rolls back what this raises."""
     acks: list[tuple[int, m.Ack]] = []
@@ -40,7 +41,9 @@ def transact(
         else:
             pushes.append((index, operation))
     required = [lease_text(lease) for lease in transaction.required_leases]
-    lock(cursor, [ack for _, ack in acks], [item for _, item in pushes], required, now)
+    items = [item for _, item in pushes]
+    placed = spread(cursor, items, counts)
+    lock(cursor, [ack for _, ack in acks], placed, required, now)
     cursor.execute(_STANDING, [required, now])
     standing = {lease for (lease,) in cursor.fetchall()}
     if any(lease not in standing for lease in required):
@@ -54,9 +57,13 @@ def transact(
     repeats = AlreadySettled("the transaction was applied before; a push of it would be repeated")
     repeats.index = next((i for i, stands in zip(indexes, stood, strict=True) if stands), None)
     try:
-        receipts, pushed = push_all(cursor, pushes, now, create=True)
+        places = [index for index, _ in pushes]
+        receipts, pushed = push_all(
+            cursor, list(zip(places, placed, strict=True)), counts, now, create=True
+        )
     except QueueFull as error:
         raise repeats if any(stood) else error from error
+    mark(cursor, items, placed, counts, now)
     work.update(pushed)
     queued = any(not receipt.duplicate for receipt in receipts.values())
     if any(stood) and queued:
@@ -91,16 +98,15 @@ def lock(
         said = address_of(ack.transaction_id)
         named = ack.partition_id and ids.partition_number(ack.partition_id)
         partitions.add(named or (said.partition if said else None))
-    everything = {*leases, *(lease_text(ack.lease_id) for ack in acks)} - {None}
-    cursor.execute(
-        _LOCK_LEASES,
-        [sorted(filter(None, everything)), sorted(filter(None, partitions)), queues, names],
-    )
+    everything = {*leases, *(lease_text(ack.lease_id) for ack in acks)}
+    groups = {ack.group for ack in acks}
+    lock_leases(cursor, everything, partitions, groups, (queues, names))
 
 
 def push_all(
     cursor: Cursor,
     pushes: Sequence[tuple[int, m.NewMessage]],
+    counts: Counts,
     now: datetime | None,
     *,
     create: bool,
@@ -114,7 +120,13 @@ def push_all(
     for queue in sorted(by_queue):
         chosen = by_queue[queue]
         try:
-            number, given = push_to_one(cursor, [item for _, item in chosen], now, create=create)
+            number, given = push_to_one(
+                cursor,
+                [item for _, item in chosen],
+                now,
+                create=create,
+                spread=counts.get(queue, 0),
+            )
         except psycopg.Error as error:
             refusal = refusal_of(error)
             if refusal is None:

@@ -10,10 +10,22 @@ begin
     end if;
 end $$;
 
+-- Settle messages: those of the log past the position, or, of a lease on redriven messages, those; in the
+-- log they were settled when they died.
 create or replace function queen.settle(inout r queen.partition_leases, p_seqs int8multirange)
 language plpgsql volatile as $$
+declare
+    v_gone integer;
 begin
-    r.settled := r.settled + p_seqs;
+    if r.redriving then
+        delete from queen.dead_letters d
+        where d.partition_id = r.partition_id and d.group_id = r.group_id and p_seqs @> d.seq
+            and d.redriven_at is not null;
+        get diagnostics v_gone = row_count;
+        r.redriven_count := r.redriven_count - v_gone;
+    else
+        r.settled := r.settled + p_seqs;
+    end if;
     if r.retrying then
         delete from queen.retries x
         where x.partition_id = r.partition_id and x.group_id = r.group_id and p_seqs @> x.seq;
@@ -25,25 +37,55 @@ begin
     r := queen.advance(r);
 end $$;
 
--- Set one message aside for the group, with a copy of its own, and settle it.
+-- Set one message aside for the group, with a copy of its own, and settle it. A redriven one has its
+-- copy already and goes back to being dead.
 create or replace function queen.bury(
     inout r queen.partition_leases, p_seq bigint, p_error text, p_at timestamptz,
     p_failures integer, p_deliveries integer
 ) language plpgsql volatile as $$
 begin
-    insert into queen.dead_letters
-    select m.partition_id, r.group_id, m.seq, q.id, q.name, p.name, g.name,
-        m.transaction_id, m.trace_id, m.created_at, m.payload, p_error, p_failures, p_deliveries, p_at
-    from queen.messages m
-    join queen.partitions p on p.id = m.partition_id
-    join queen.queues q on q.id = p.queue_id
-    join queen.consumer_groups g on g.id = r.group_id
-    where m.partition_id = r.partition_id and m.seq = p_seq
-    on conflict (partition_id, group_id, seq) do update
-        set error = excluded.error, failures = excluded.failures,
-            deliveries = excluded.deliveries, failed_at = excluded.failed_at;
+    if r.redriving then
+        update queen.dead_letters d
+        set redriven_at = null, error = p_error, failures = p_failures, deliveries = p_deliveries,
+            failed_at = p_at
+        where d.partition_id = r.partition_id and d.group_id = r.group_id and d.seq = p_seq;
+        r.redriven_count := r.redriven_count - 1;
+    else
+        insert into queen.dead_letters
+        select m.partition_id, r.group_id, m.seq, q.id, q.name, p.name, g.name,
+            m.transaction_id, m.trace_id, m.created_at, m.payload, p_error, p_failures, p_deliveries,
+            p_at, null
+        from queen.messages m
+        join queen.partitions p on p.id = m.partition_id
+        join queen.queues q on q.id = p.queue_id
+        join queen.consumer_groups g on g.id = r.group_id
+        where m.partition_id = r.partition_id and m.seq = p_seq
+        on conflict (partition_id, group_id, seq) do update
+            set error = excluded.error, failures = excluded.failures, redriven_at = null,
+                deliveries = excluded.deliveries, failed_at = excluded.failed_at;
+    end if;
     r := queen.settle(r, queen.one(p_seq));
 end $$;
+
+-- The end of a lease, as it stands in the row; what became of its messages is the caller's.
+create or replace function queen.unlease(inout r queen.partition_leases) language plpgsql immutable as $$
+begin
+    r.lease_id := null; r.lease_expires_at := null; r.alone := false; r.redriving := false;
+    r.batch := '{}'; r.open := '{}'; r.failed := null; r.returned := null; r.dead := null;
+end $$;
+
+-- Write the state back whole.
+create or replace function queen.store(r queen.partition_leases) returns void language sql volatile as $$
+    update queen.partition_leases l
+    set position = r.position, settled = r.settled, lease_id = r.lease_id,
+        lease_expires_at = r.lease_expires_at, alone = r.alone, redriving = r.redriving,
+        batch = r.batch, open = r.open, failed = r.failed, returned = r.returned, dead = r.dead,
+        closed_lease_id = r.closed_lease_id, closed_batch = r.closed_batch,
+        closed_failed = r.closed_failed, closed_returned = r.closed_returned, closed_dead = r.closed_dead,
+        retrying = r.retrying, redriven_count = r.redriven_count, moved_at = r.moved_at,
+        ready_at = r.ready_at
+    where l.partition_id = r.partition_id and l.group_id = r.group_id
+$$;
 
 -- End a lease that ran out (C-03). Messages without an outcome come back, each charged with a
 -- failure, but none past its limit unless it was alone in its claim and, with a limit of 0, had
@@ -54,15 +96,16 @@ create or replace function queen.expire(
 declare
     x queen.retries;
     v_seq bigint;
+    v_charged boolean;
 begin
     if r.alone then
         v_seq := lower(r.open);
         select * into x from queen.retries y
         where y.partition_id = r.partition_id and y.group_id = r.group_id and y.seq = v_seq;
-        x.failures := coalesce(x.failures, 0)
-            + case when q.retry_limit > 0 or coalesce(x.expired, false) then 1 else 0 end;
+        v_charged := q.retry_limit > 0 or coalesce(x.expired, false);
+        x.failures := coalesce(x.failures, 0) + v_charged::integer;
         x.deliveries := coalesce(x.deliveries, 0) + 1;
-        if x.failures > q.retry_limit then
+        if v_charged and x.failures > q.retry_limit then
             r := queen.bury(r, v_seq, 'Partition lease expired', p_at, x.failures, x.deliveries);
         else
             insert into queen.retries as y (partition_id, group_id, seq, deliveries, failures, expired, error)
@@ -82,8 +125,57 @@ begin
                 expired = true, error = excluded.error;
         r.retrying := true;
     end if;
-    r.lease_id := null; r.lease_expires_at := null; r.alone := false;
-    r.batch := '{}'; r.open := '{}'; r.failed := null; r.returned := null; r.dead := null;
+    r := queen.unlease(r);
+end $$;
+
+-- Settle as evicted what is too old to be delivered and not in a live lease's batch (C-09), and say so in
+-- the history. created_at never falls along seq, so one look at the oldest message tells most times.
+create or replace function queen.evict(
+    inout r queen.partition_leases, q queen.queues, p_last bigint, p_at timestamptz, out evicted bigint
+) language plpgsql volatile as $$
+declare
+    v_until timestamptz := p_at - make_interval(secs => least(nullif(q.ttl_seconds, 0), nullif(q.max_wait_seconds, 0)));
+    v_old int8multirange;
+    v_redriven int8multirange;
+begin
+    evicted := 0;
+    -- created_at + limit <= now
+    v_old := queen.span(r.position + 1,
+            queen.seq_before(r.partition_id, r.position + 1, p_last, v_until + interval '1 microsecond'))
+        - r.settled - case when r.lease_id is null or r.redriving then '{}' else r.batch end;
+    evicted := queen.size(v_old);
+    if evicted > 0 then
+        r.moved_at := p_at;
+        r.settled := r.settled + v_old;
+        delete from queen.retries x
+        where r.retrying and x.partition_id = r.partition_id and x.group_id = r.group_id and v_old @> x.seq;
+        r := queen.advance(r);
+    end if;
+    if r.redriven_count > 0 then
+        with gone as (
+            delete from queen.dead_letters d
+            where d.partition_id = r.partition_id and d.group_id = r.group_id and d.redriven_at <= v_until
+                and not (r.redriving and r.batch @> d.seq)
+            returning d.seq
+        )
+        select range_agg(int8range(g.seq, g.seq + 1)) into v_redriven from gone g;
+        if v_redriven is not null then
+            delete from queen.retries x
+            where r.retrying and x.partition_id = r.partition_id and x.group_id = r.group_id and v_redriven @> x.seq;
+            r.redriven_count := r.redriven_count - queen.size(v_redriven)::integer;
+            evicted := evicted + queen.size(v_redriven);
+        end if;
+    end if;
+    if evicted > 0 then
+        r.retrying := r.retrying and exists (
+            select 1 from queen.retries x
+            where x.partition_id = r.partition_id and x.group_id = r.group_id
+        );
+        insert into queen.removals (queue_id, partition_name, group_name, kind, count, removed_at)
+        select q.id, p.name, g.name, 'evicted', evicted, p_at
+        from queen.partitions p, queen.consumer_groups g
+        where p.id = r.partition_id and g.id = r.group_id;
+    end if;
 end $$;
 
 -- When may a pop take the row next? Never before p_from. Null means nothing to read, and is said
@@ -101,6 +193,17 @@ declare
     v_not_before timestamptz;
     v_created timestamptz;
 begin
+    if r.redriven_count > 0 then -- they come first, and wait for nothing but a retry delay
+        if r.retrying then
+            select x.not_before into v_not_before
+            from queen.dead_letters d
+            left join queen.retries x
+                on x.partition_id = d.partition_id and x.group_id = d.group_id and x.seq = d.seq
+            where d.partition_id = r.partition_id and d.group_id = r.group_id and d.redriven_at is not null
+            order by d.seq limit 1;
+        end if;
+        return greatest(v_at, v_not_before);
+    end if;
     select p.last_seq, p.last_pushed_at into v_last, v_pushed
     from queen.partitions p where p.id = r.partition_id;
     if r.position >= v_last then
@@ -139,25 +242,33 @@ returns timestamptz language sql immutable as $$
     )
 $$;
 
--- What a pop may deliver of the partition: the lowest unsettled messages, at most p_room, cut before
--- the first that is not due and around one that must go alone (C-01, C-03).
+-- What a pop may deliver of the partition: redriven messages, else the lowest unsettled ones, at most
+-- p_room, cut before the first that is not due and around one that must go alone (C-01, C-03, C-12).
 create or replace function queen.cut(
     r queen.partition_leases, q queen.queues, p_last bigint, p_room integer, p_at timestamptz,
     out batch int8multirange, out size integer, out first_alone boolean
 ) language sql volatile as $$
     with candidate as materialized (
-        select e as seq
-        from queen.elements(
-            queen.span(r.position + 1, least(p_last, r.position + p_room + queen.size(r.settled))) - r.settled
-        ) e
-        order by e
-        limit p_room
+        (
+            select d.seq from queen.dead_letters d
+            where r.redriven_count > 0 and d.partition_id = r.partition_id and d.group_id = r.group_id
+                and d.redriven_at is not null
+            order by d.seq limit p_room
+        ) union all (
+            select e as seq
+            from queen.elements(
+                queen.span(r.position + 1, least(p_last, r.position + p_room + queen.size(r.settled))) - r.settled
+            ) e
+            where r.redriven_count = 0
+            order by e
+            limit p_room
+        )
     ), judged as materialized (
         select c.seq,
             c.seq = min(c.seq) over () as heads,
             coalesce(x.expired and x.failures >= q.retry_limit, false) as alone,
             coalesce(x.not_before > p_at, false) or (
-                q.delayed_processing_seconds > 0
+                r.redriven_count = 0 and q.delayed_processing_seconds > 0
                 and (
                     select m.created_at from queen.messages m
                     where m.partition_id = r.partition_id and m.seq = c.seq

@@ -28,6 +28,13 @@ begin
     insert into queen.consumer_groups (queue_id, name, mode, start_at, skip_before, registered, created_at)
     select v_id, a.group_name, a.mode, a.start_at, a.start_at, true, a.created_at from asked a
     order by a.group_name;
+    insert into queen.consumer_groups (queue_id, name, mode, start_at, skip_before, registered, created_at)
+    select v_id, s.group_name, s.mode, s.start_at, s.start_at, true, s.created_at
+    from queen.scopes s
+    join queen.queues q on q.id = v_id
+    where s.namespace in ('', q.namespace) and s.task in ('', q.task)
+    order by s.group_name, s.created_at
+    on conflict (queue_id, name) do nothing;
     perform queen.make_partitions(v_id, array['Default'], p_now);
     return true;
 end $$;
@@ -135,6 +142,12 @@ create or replace function queen.waiting(
     ) - l.settled
 $$;
 
+create or replace function queen.redriven(l queen.partition_leases) returns int8multirange
+language sql volatile as $$
+    select coalesce(range_agg(int8range(d.seq, d.seq + 1)), '{}') from queen.dead_letters d
+    where d.partition_id = l.partition_id and d.group_id = l.group_id and d.redriven_at is not null
+$$;
+
 -- Stored messages that some group has still to settle (C-06); all of them while there is no group,
 -- and while one is being registered, whose lease rows are not all there yet.
 -- Called under the queue row's lock: pushes wait for it, and acks can only lower the number. A row
@@ -154,7 +167,11 @@ create or replace function queen.depth(p_queue bigint) returns bigint language s
                 from queen.partitions p
                 join queen.partition_leases l on l.partition_id = p.id and l.ready_at is not null
                 join queen.consumer_groups g on g.id = l.group_id,
-                    unnest(queen.waiting(l, p, g.skip_before)) x
+                    unnest(
+                        queen.waiting(l, p, g.skip_before)
+                        + case when l.redriven_count > 0 then queen.redriven(l) * queen.span(p.first_seq, p.last_seq)
+                            else '{}' end
+                    ) x
                 where p.queue_id = p_queue
                 group by p.id
             ) w
@@ -180,6 +197,38 @@ begin
     )
     update queen.partition_leases l set ready_at = v_at
     from due where l.partition_id = due.partition_id and l.group_id = due.group_id;
+end $$;
+
+-- The same for rows that lie further ahead than their queue's present options can mean: a push that had
+-- read the old ones when they were changed may have stamped them after restamp looked. Returns how many.
+create or replace function queen.restamp_late(p_limit integer, p_now timestamptz) returns bigint
+language plpgsql volatile set jit = off as $$
+declare
+    v_at timestamptz := coalesce(p_now, clock_timestamp());
+    v_count bigint;
+begin
+    with late as materialized (
+        select x.partition_id, x.group_id, x.ready_at
+        from queen.consumer_groups g
+        join queen.queues q on q.id = g.queue_id and q.deleted_at is null,
+        lateral (
+            select l.partition_id, l.group_id, l.ready_at, l.lease_id from queen.partition_leases l
+            where l.group_id = g.id and l.ready_at > v_at
+                + make_interval(secs => 1 + greatest(q.delayed_processing_seconds, q.window_buffer_seconds))
+                + q.retry_delay_milliseconds * interval '1 millisecond'
+            order by l.ready_at desc limit p_limit
+        ) x
+        where x.lease_id is null
+    ), held as materialized (
+        select l.partition_id, l.group_id from queen.partition_leases l
+        join late on late.partition_id = l.partition_id and late.group_id = l.group_id
+        where l.lease_id is null and l.ready_at = late.ready_at
+        order by l.partition_id, l.group_id for no key update of l skip locked
+    )
+    update queen.partition_leases l set ready_at = v_at
+    from held where l.partition_id = held.partition_id and l.group_id = held.group_id;
+    get diagnostics v_count = row_count;
+    return v_count;
 end $$;
 
 create or replace function queen.delete_queue(p_queue text, p_now timestamptz) returns boolean

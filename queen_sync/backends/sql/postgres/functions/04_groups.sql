@@ -35,6 +35,14 @@ begin
     -- its progress was deleted: that start counts. `new` from before the queue is everything.
     delete from queen.subscriptions x where x.queue_name = p_queue and x.group_name = p_group
     returning * into s;
+    if not found then -- a pop over a namespace or task, made before this queue was
+        select p_queue, c.group_name, c.mode, c.start_at, c.created_at into s
+        from queen.scopes c
+        join queen.queues q on q.id = v_queue
+        where c.group_name = p_group and c.namespace in ('', q.namespace) and c.task in ('', q.task)
+            and c.created_at < q.created_at
+        order by c.created_at limit 1;
+    end if;
     mode := coalesce(s.mode, p_mode);
     start_at := case when s.mode is null then p_from else s.start_at end;
     insert into queen.consumer_groups (queue_id, name, mode, start_at, skip_before, created_at)
@@ -108,6 +116,10 @@ declare
     v_total bigint := 0;
 begin
     perform queen.require_read_committed();
+    perform 1 from queen.queues q -- all queues before any lease row
+    where q.deleted_at is null and (p_queue is null or q.name = p_queue)
+        and q.id in (select g.queue_id from queen.consumer_groups g where g.name = p_group)
+    order by q.id for no key update;
     for x in select q.id as queue_id, q.name as queue_name, g.id, g.mode, g.start_at, g.created_at
         from queen.consumer_groups g
         join queen.queues q on q.id = g.queue_id and q.deleted_at is null
@@ -136,6 +148,9 @@ begin
                 set mode = excluded.mode, start_at = excluded.start_at;
         end if;
     end loop;
+    if not p_keep and p_queue is null then
+        delete from queen.scopes s where s.group_name = p_group;
+    end if;
     if not p_keep then
         delete from queen.subscriptions s
         where s.group_name = p_group and (p_queue is null or s.queue_name = p_queue);
@@ -157,4 +172,22 @@ begin
     update queen.subscriptions s set mode = 'from', start_at = p_from where s.group_name = p_group;
     get diagnostics v_count = row_count;
     return v_total + v_count;
+end $$;
+
+-- Remember what a group asked of a namespace and task (the empty text: any); what was said first counts.
+create or replace function queen.begin_scope(
+    p_namespace text, p_task text, p_group text, p_mode text, p_from timestamptz, p_now timestamptz,
+    out mode text, out start_at timestamptz
+) language plpgsql volatile as $$
+#variable_conflict use_column
+begin
+    perform queen.require_read_committed();
+    for attempt in 1..2 loop
+        select s.mode, s.start_at into mode, start_at from queen.scopes s
+        where s.group_name = p_group and s.namespace = p_namespace and s.task = p_task;
+        exit when found;
+        insert into queen.scopes (namespace, task, group_name, mode, start_at, created_at)
+        values (p_namespace, p_task, p_group, p_mode, p_from, coalesce(p_now, clock_timestamp()))
+        on conflict (group_name, namespace, task) do nothing;
+    end loop;
 end $$;

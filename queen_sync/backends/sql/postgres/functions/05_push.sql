@@ -1,5 +1,7 @@
 -- Push to one queue. p_names: the distinct partition names; p_items: for each payload the index of
 -- its name (null: all go to the first). p_transactions, p_traces: per payload or null as a whole.
+-- p_spread: over how many partitions the caller has spread what names Default; where that is not what the
+-- queue says, the call is refused with the number (QS303).
 -- p_own_*: where a transaction id reads as a message id of ours, what it says; null as a whole.
 --
 -- seq is drawn under the partition's row lock, which is held to commit: seq order is commit order,
@@ -12,7 +14,7 @@
 create or replace function queen.push(
     p_queue text, p_names text[], p_items integer[], p_payloads text[], p_transactions text[],
     p_traces uuid[], p_own_partitions bigint[], p_own_seqs bigint[], p_own_stamps bigint[],
-    p_create boolean, p_now timestamptz,
+    p_create boolean, p_spread integer, p_now timestamptz,
     out queue_id bigint, out partition_ids bigint[], out created_ats timestamptz[], out seqs bigint[],
     out duplicates boolean[], out duplicate_ats timestamptz[], out duplicate_traces uuid[],
     out depth bigint, out max_queue_size integer
@@ -44,6 +46,7 @@ begin
             from queen.queues x
             where x.name = p_queue and x.deleted_at is null and x.max_queue_size = 0
                 and (p_transactions is null or x.window_buffer_seconds = 0)
+                and (x.spread_partitions = p_spread or (p_spread = 0 and p_names[1] <> 'Default'))
                 and p.queue_id = x.id and p.name = p_names[1]
             returning x.id, p.id, p.last_seq - v_count, p.last_pushed_at,
                 make_interval(secs => greatest(x.delayed_processing_seconds, x.window_buffer_seconds))
@@ -98,6 +101,9 @@ begin
     for attempt in 1..3 loop
         perform queen.lock_partitions(array_fill(p_queue, array[v_names]), p_names, p_create, p_now);
         select * into q from queen.queues x where x.name = p_queue and x.deleted_at is null;
+        if q.max_queue_size > 0 then -- nearly always locked already; it may have been limited just now
+            select * into q from queen.queues x where x.id = q.id and x.deleted_at is null for no key update;
+        end if;
         select array_agg(p.id order by u.o), array_agg(p.last_seq order by u.o),
             array_agg(greatest(p.last_pushed_at, coalesce(p_now, clock_timestamp())) order by u.o)
         into partition_ids, v_lasts, created_ats
@@ -108,6 +114,10 @@ begin
             raise exception 'the queue keeps being deleted' using errcode = '40001';
         end if;
     end loop;
+    if q.spread_partitions <> p_spread and (p_spread > 0 or 'Default' = any (p_names)) then
+        raise exception 'spread otherwise' using errcode = 'QS303',
+            detail = json_build_object('queue', p_queue, 'count', q.spread_partitions)::text;
+    end if;
     queue_id := q.id;
     max_queue_size := q.max_queue_size;
 
@@ -195,3 +205,31 @@ begin
         depth := queen.depth(q.id); -- a group that begins later does not wait for these
     end if;
 end $$;
+
+-- Of the partitions that a queue spreads over, the one that was chosen longest ago. Looked at without a
+-- lock: two pushes at once may choose the same.
+create or replace function queen.least_spread(p_queue text, p_names text[]) returns text
+language sql volatile set jit = off as $$
+    select u.name
+    from unnest(p_names) with ordinality u(name, o)
+    left join queen.queues q on q.name = p_queue and q.deleted_at is null
+    left join queen.partitions p on p.queue_id = q.id and p.name = u.name
+    order by p.spread_at nulls first, u.o limit 1
+$$;
+
+create or replace function queen.mark_spread(p_queue bigint, p_name text, p_now timestamptz) returns void
+language sql volatile as $$
+    update queen.partitions p set spread_at = coalesce(p_now, clock_timestamp())
+    where p.queue_id = p_queue and p.name = p_name
+$$;
+
+-- The partition, of these, in which a message of that id is stored.
+create or replace function queen.partition_storing(
+    p_queue text, p_names text[], p_partition bigint, p_seq bigint, p_stamp bigint
+) returns text language sql volatile set jit = off as $$
+    select p.name
+    from queen.messages m
+    join queen.partitions p on p.id = m.partition_id and p.name = any (p_names)
+    join queen.queues q on q.id = p.queue_id and q.name = p_queue and q.deleted_at is null
+    where m.partition_id = p_partition and m.seq = p_seq and queen.stamp(m.created_at) = p_stamp
+$$;

@@ -9,7 +9,8 @@
 -- Rows: where seq is null, one of
 --   note 'unregistered'   no such queue, or the group is not (wholly) registered: register, then pop
 --   note 'ignored'        the group began otherwise than asked
---   otherwise             a claimed partition: its id, name (note), lease id (null: autoAck), expiry
+--   otherwise             a claimed partition: its id, name (note), lease id (null: autoAck), expiry, and
+--                         of its queue the name (transaction_id) and priority (failures)
 -- and after each claimed partition its messages: seq, created_at, transaction_id (null: the server's),
 -- trace_id, payload, deliveries before this one, failures, last error (note).
 create or replace function queen.pop(
@@ -95,20 +96,27 @@ begin
         end if;
         select p.last_seq, p.first_seq, p.name into v_last, v_first, v_name
         from queen.partitions p where p.id = r.partition_id;
-        r.position := greatest(r.position, v_first - 1);
+        if r.position < v_first - 1 then
+            r := queen.advance_to(r, v_first - 1);
+        end if;
         if g.skip_before is not null then
             r := queen.advance_to(r, least(
                 coalesce(queen.seq_before(r.partition_id, r.position + 1, v_last, g.skip_before), r.position), v_last));
         end if;
 
-        v_plain := isempty(r.settled) and not r.retrying
+        if q.ttl_seconds > 0 or q.max_wait_seconds > 0 then
+            select e.r as r into v_place from queen.evict(r, q, v_last, v_at) e;
+            r := v_place.r;
+        end if;
+
+        v_plain := isempty(r.settled) and not r.retrying and r.redriven_count = 0
             and q.delayed_processing_seconds = 0 and q.window_buffer_seconds = 0;
         if v_plain then
             v_size := least(v_room, v_last - r.position);
             v_alone := false;
         else
             v_size := 0;
-            if q.window_buffer_seconds = 0 or queen.next_ready(r, q, v_at) <= v_at then
+            if q.window_buffer_seconds = 0 or r.redriven_count > 0 or queen.next_ready(r, q, v_at) <= v_at then
                 select c.batch, c.size, c.first_alone into v_batch, v_size, v_alone
                 from queen.cut(r, q, v_last, v_room, v_at) c;
             end if;
@@ -119,11 +127,8 @@ begin
             if v_ready <= v_at then
                 v_ready := v_at + interval '5 milliseconds';
             end if;
-            update queen.partition_leases x
-            set position = r.position, settled = r.settled, retrying = r.retrying, ready_at = v_ready,
-                lease_id = null, lease_expires_at = null, alone = false, batch = '{}', open = '{}',
-                failed = null, returned = null, dead = null
-            where x.partition_id = r.partition_id and x.group_id = r.group_id;
+            r.ready_at := v_ready;
+            perform queen.store(r);
             exit when v_only is not null;
             continue;
         end if;
@@ -131,11 +136,7 @@ begin
         -- A message that must go alone, met by a claim that already holds some: for a later pop. It keeps
         -- its place; what an expiry did to it just now must not be done again.
         if v_alone and cardinality(v_claimed) > 0 then
-            update queen.partition_leases x
-            set position = r.position, settled = r.settled, retrying = r.retrying,
-                lease_id = null, lease_expires_at = null, alone = false, batch = '{}', open = '{}',
-                failed = null, returned = null, dead = null
-            where x.partition_id = r.partition_id and x.group_id = r.group_id;
+            perform queen.store(r);
             v_passed := v_passed || r.partition_id;
             continue;
         end if;
@@ -145,8 +146,8 @@ begin
 
         partition_id := r.partition_id;
         note := v_name;
-        seq := null; created_at := null; transaction_id := null; trace_id := null; payload := null;
-        deliveries := null; failures := null;
+        seq := null; created_at := null; trace_id := null; payload := null; deliveries := null;
+        transaction_id := q.name; failures := q.priority;
         if p_auto_ack then
             lease_id := null; expires_at := null;
             return next;
@@ -166,6 +167,15 @@ begin
             from queen.messages m
             where m.partition_id = r.partition_id and m.seq > r.position and m.seq <= r.position + v_size
             order by m.seq;
+        elsif r.redriven_count > 0 then
+            return query
+            select d.partition_id, d.seq, d.created_at, d.transaction_id, d.trace_id, d.payload,
+                y.deliveries, y.failures, y.error, null::uuid, null::timestamptz
+            from queen.dead_letters d
+            left join queen.retries y
+                on r.retrying and y.partition_id = d.partition_id and y.group_id = d.group_id and y.seq = d.seq
+            where d.partition_id = r.partition_id and d.group_id = r.group_id and v_batch @> d.seq
+            order by d.seq;
         else
             return query
             select m.partition_id, m.seq, m.created_at, m.transaction_id, m.trace_id, m.payload,
@@ -182,18 +192,18 @@ begin
             if v_plain then
                 r.position := r.position + v_size;
             else
+                r.redriving := r.redriven_count > 0;
                 r := queen.settle(r, v_batch);
+                r.redriving := false;
             end if;
-            update queen.partition_leases x
-            set position = r.position, settled = r.settled, retrying = r.retrying,
-                lease_id = null, lease_expires_at = null, alone = false, batch = '{}', open = '{}',
-                failed = null, returned = null, dead = null,
-                ready_at = queen.next_ready(r, q, v_at)
-            where x.partition_id = r.partition_id and x.group_id = r.group_id;
+            r.moved_at := v_at;
+            r.ready_at := queen.next_ready(r, q, v_at);
+            perform queen.store(r);
             v_passed := v_passed || r.partition_id; -- what is left of it waits for a later pop
         else
             update queen.partition_leases x
             set position = r.position, settled = r.settled, retrying = r.retrying,
+                redriven_count = r.redriven_count, redriving = r.redriven_count > 0,
                 lease_id = v_lease, lease_expires_at = v_ends, ready_at = v_ends,
                 alone = v_size = 1 and p_partitions = 1, batch = v_batch, open = v_batch,
                 failed = null, returned = null, dead = null
@@ -206,8 +216,8 @@ begin
 
     if p_partitions > 1 and not p_auto_ack then
         if cardinality(v_claimed) > 1 then
-            insert into queen.claims (lease_id, group_id, partition_ids, created_at)
-            values (v_lease, g.id, v_claimed, v_at);
+            insert into queen.claims (lease_id, partition_ids, created_at)
+            values (v_lease, v_claimed, v_at);
         elsif v_first_alone then
             update queen.partition_leases x set alone = true
             where x.partition_id = v_claimed[1] and x.group_id = g.id;
@@ -224,6 +234,98 @@ begin
         r := queen.advance(r);
     end if;
 end $$;
+
+-- What a repeated pop gets: what is still open of the lease, where it is still live. Rows as of queen.pop.
+create or replace function queen.claimed(p_lease uuid, p_now timestamptz)
+returns table (
+    partition_id bigint, seq bigint, created_at timestamptz, transaction_id text, trace_id uuid,
+    payload json, deliveries integer, failures integer, note text, lease_id uuid, expires_at timestamptz
+) language sql volatile set jit = off as $$
+    with live as materialized (
+        select l.*, p.name as partition_name, q.name as queue_name, q.priority, x.place
+        from unnest(queen.partitions_of_lease(p_lease)) with ordinality x(id, place)
+        join queen.partition_leases l on l.partition_id = x.id and l.lease_id = p_lease
+        join queen.partitions p on p.id = x.id
+        join queen.queues q on q.id = p.queue_id and q.deleted_at is null
+        where l.lease_expires_at > coalesce(p_now, clock_timestamp())
+    ), found as (
+        select l.place, l.partition_id, null::bigint as seq, null::timestamptz as created_at,
+            l.queue_name as transaction_id, null::uuid as trace_id, null::json as payload,
+            null::integer as deliveries, l.priority as failures, l.partition_name as note, l.lease_id,
+            l.lease_expires_at as expires_at
+        from live l
+        union all
+        select l.place, m.partition_id, m.seq, m.created_at, m.transaction_id, m.trace_id, m.payload,
+            y.deliveries, coalesce(y.failures, 0), y.error, null, null
+        from live l
+        join queen.messages m on not l.redriving and m.partition_id = l.partition_id
+            and m.seq >= lower(l.open) and m.seq < upper(l.open) and l.open @> m.seq
+        left join queen.retries y
+            on y.partition_id = m.partition_id and y.group_id = l.group_id and y.seq = m.seq
+        union all
+        select l.place, d.partition_id, d.seq, d.created_at, d.transaction_id, d.trace_id, d.payload,
+            y.deliveries, coalesce(y.failures, 0), y.error, null, null
+        from live l
+        join queen.dead_letters d on l.redriving and d.partition_id = l.partition_id
+            and d.group_id = l.group_id and l.open @> d.seq
+        left join queen.retries y
+            on y.partition_id = d.partition_id and y.group_id = d.group_id and y.seq = d.seq
+    )
+    select f.partition_id, f.seq, f.created_at, f.transaction_id, f.trace_id, f.payload,
+        f.deliveries, f.failures, f.note, f.lease_id, f.expires_at
+    from found f order by f.place, f.seq nulls first
+$$;
+
+-- Which lease an attempt id stands for, if any; repeats of one id wait here for each other until commit.
+create or replace function queen.attempted(p_attempt text) returns uuid language plpgsql volatile as $$
+begin
+    perform pg_advisory_xact_lock(hashtextextended(p_attempt, 6632));
+    return (select c.lease_id from queen.claims c where c.attempt = p_attempt);
+end $$;
+
+create or replace function queen.remember_attempt(p_attempt text, p_lease uuid, p_now timestamptz)
+returns void language plpgsql volatile as $$
+begin
+    update queen.claims c set attempt = null where c.attempt = p_attempt and c.lease_id <> p_lease;
+    insert into queen.claims as c (lease_id, partition_ids, created_at, attempt)
+    values (p_lease, queen.partitions_of_lease(p_lease), coalesce(p_now, clock_timestamp()), p_attempt)
+    on conflict (lease_id) do update set attempt = excluded.attempt;
+end $$;
+
+-- The queues of a namespace and task, null standing for any: first those in which the group is not
+-- registered, then those that have something due for it, in the order in which to look (C-17).
+create or replace function queen.scope_queues(p_namespace text, p_task text, p_group text, p_now timestamptz)
+returns table (queue_name text, registered boolean)
+language sql volatile set jit = off set enable_seqscan = off as $$
+    select q.name, coalesce(g.registered, false)
+    from queen.queues q
+    left join queen.consumer_groups g on g.queue_id = q.id and g.name = p_group
+    left join lateral (
+        select l.ready_at, l.partition_id from queen.partition_leases l
+        where l.group_id = g.id and l.ready_at <= coalesce(p_now, clock_timestamp())
+        order by l.ready_at, l.partition_id limit 1
+    ) x on true
+    where q.deleted_at is null
+        and (p_namespace is null or q.namespace = p_namespace)
+        and (p_task is null or q.task = p_task)
+        and (x.ready_at is not null or not coalesce(g.registered, false))
+    order by coalesce(g.registered, false), q.priority desc, x.ready_at, x.partition_id
+$$;
+
+create or replace function queen.scope_ready_in(p_namespace text, p_task text, p_group text, p_now timestamptz)
+returns double precision language sql volatile set jit = off as $$
+    select greatest(0, extract(epoch from min(x.ready_at) - coalesce(p_now, clock_timestamp())))::double precision
+    from queen.queues q
+    join queen.consumer_groups g on g.queue_id = q.id and g.name = p_group,
+    lateral (
+        select l.ready_at from queen.partition_leases l
+        where l.group_id = g.id and l.ready_at is not null
+        order by l.ready_at limit 1
+    ) x
+    where q.deleted_at is null
+        and (p_namespace is null or q.namespace = p_namespace)
+        and (p_task is null or q.task = p_task)
+$$;
 
 -- In how many seconds something may come due for a group by time alone; null: nothing known.
 create or replace function queen.next_ready_in(p_queue text, p_group text, p_partition text, p_now timestamptz)

@@ -9,7 +9,8 @@
 --                  l  not covered by the lease
 --   lost           the lease is neither live nor the last closed one; n or l for each item
 --   required       no lease id was given and the queue wants one; n or q for each item
--- released: no message of the lease is open any more. more: the partition has work at once.
+-- released: no message of the lease is open any more. more: the partition has work, now or when a delay
+-- is over; whoever sleeps until the lease would have run out must be told.
 create or replace function queen.ack(
     p_partition bigint, p_group text, p_lease uuid, p_names text[], p_seqs bigint[], p_stamps bigint[],
     p_outcomes text[], p_errors text[], p_now timestamptz,
@@ -61,7 +62,9 @@ begin
     -- The usual call: everything completed under the live lease, each message named once, in order and
     -- open, by its id. One look at the rows of the batch checks the stamps (100 acks: 0.3 ms in all; the
     -- general way below takes three times as long).
-    if v_live and r.lease_id = p_lease and p_outcomes is null and array_position(p_seqs, null) is null then
+    if v_live and r.lease_id = p_lease and p_outcomes is null and not r.redriving
+        and array_position(p_seqs, null) is null
+    then
         select range_agg(int8range(s, s + 1)) into v_asked from unnest(p_seqs) s;
         if v_asked <@ r.open and queen.size(v_asked) = v_count and p_stamps = (
             select array_agg(queen.stamp(m.created_at) order by m.seq) from queen.messages m
@@ -80,9 +83,10 @@ begin
     end if;
 
     if not v_touched then
-    -- Which messages are meant: an id of ours only if the row is there and the stamp agrees.
-    select array_agg(coalesce(own.seq, named.seq) order by u.o),
-        range_agg(int8range(coalesce(own.seq, named.seq), coalesce(own.seq, named.seq) + 1))
+    -- Which messages are meant: an id of ours only if the row is there and the stamp agrees. Redriven
+    -- messages may be stored as dead letters only.
+    select array_agg(coalesce(own.seq, named.seq, redriven.seq) order by u.o),
+        range_agg(int8range(coalesce(own.seq, named.seq, redriven.seq), coalesce(own.seq, named.seq, redriven.seq) + 1))
     into v_seqs, v_asked
     from unnest(p_names, p_seqs, p_stamps) with ordinality u(name, seq, stamp, o)
     left join lateral (
@@ -94,7 +98,14 @@ begin
         select m.seq from queen.messages m
         where own.seq is null and m.transaction_id = u.name and m.partition_id = p_partition
         limit 1
-    ) named on true;
+    ) named on true
+    left join lateral (
+        select d.seq from queen.dead_letters d
+        where r.redriving and own.seq is null and named.seq is null
+            and d.partition_id = p_partition and d.group_id = v_group and r.batch @> d.seq
+            and (d.transaction_id = u.name or (d.seq = u.seq and queen.stamp(d.created_at) = u.stamp))
+        limit 1
+    ) redriven on true;
 
     verdict := case
         when p_lease is null then case when q.require_lease_id then 'required' else 'unfenced' end
@@ -192,23 +203,16 @@ begin
         return;
     end if;
     verdict := 'live';
-    if isempty(r.open) then
-        released := true;
+    r.moved_at := v_at;
+    released := isempty(r.open);
+    if released then
+        r.closed_lease_id := r.lease_id; r.closed_batch := r.batch; r.closed_failed := r.failed;
+        r.closed_returned := r.returned; r.closed_dead := r.dead;
+        r := queen.unlease(r);
         r.ready_at := queen.next_ready(r, q, v_at);
-        more := coalesce(r.ready_at <= v_at + interval '5 milliseconds', false);
-        update queen.partition_leases y
-        set position = r.position, settled = r.settled, retrying = r.retrying, ready_at = r.ready_at,
-            lease_id = null, lease_expires_at = null, alone = false, batch = '{}', open = '{}',
-            failed = null, returned = null, dead = null,
-            closed_lease_id = r.lease_id, closed_batch = r.batch, closed_failed = r.failed,
-            closed_returned = r.returned, closed_dead = r.dead
-        where y.partition_id = p_partition and y.group_id = v_group;
-    else
-        update queen.partition_leases y
-        set position = r.position, settled = r.settled, retrying = r.retrying, open = r.open,
-            failed = r.failed, returned = r.returned, dead = r.dead
-        where y.partition_id = p_partition and y.group_id = v_group;
+        more := r.ready_at is not null; -- sooner than the lease would have run out, if not at once
     end if;
+    perform queen.store(r);
 end $$;
 
 -- Where an ack without a partition may belong: wherever a message of that name is stored, and whether
@@ -246,24 +250,33 @@ language sql volatile set jit = off as $$
     )
 $$;
 
--- Lock, in their order, every lease row that a transaction will touch: those of its leases, those of
--- its acks, and those that its pushes may wake.
+-- Lock, in their order, every lease row that a call will touch: those of its leases, those of its acks
+-- (p_partitions, p_groups), and those that its pushes may wake. Rows of other groups stay free: their
+-- pops would pass over the partition.
 create or replace function queen.lock_leases(
-    p_leases uuid[], p_partitions bigint[], p_queues text[], p_names text[]
-) returns void language sql volatile set jit = off as $$
-    select count(*) from (
-        select 1 from queen.partition_leases l
-        where l.partition_id in (
-                select unnest(queen.partitions_of_lease(u.lease)) from unnest(p_leases) u(lease)
-                union all select unnest(p_partitions)
-            )
-            or (l.ready_at is null and l.partition_id in (
-                select p.id from unnest(p_queues, p_names) u(queue, name)
-                join queen.queues q on q.name = u.queue and q.deleted_at is null
-                join queen.partitions p on p.queue_id = q.id and p.name = u.name
-            ))
-        order by l.partition_id, l.group_id for no key update
-    ) x
+    p_leases uuid[], p_partitions bigint[], p_groups text[], p_queues text[], p_names text[]
+) returns void language sql volatile set jit = off set enable_seqscan = off as $$
+    with wanted as materialized (
+        select l.partition_id, l.group_id
+        from (
+            select unnest(queen.partitions_of_lease(u.lease)) as id from unnest(p_leases) u(lease)
+            union select unnest(p_partitions)
+        ) p
+        join queen.partition_leases l on l.partition_id = p.id
+        where l.lease_id = any (p_leases) or l.closed_lease_id = any (p_leases)
+            or l.group_id in (select g.id from queen.consumer_groups g where g.name = any (p_groups))
+        union
+        select l.partition_id, l.group_id
+        from unnest(p_queues, p_names) u(queue, name)
+        join queen.queues q on q.name = u.queue and q.deleted_at is null
+        join queen.partitions p on p.queue_id = q.id and p.name = u.name
+        join queen.partition_leases l on l.partition_id = p.id and l.ready_at is null
+    ), locked as (
+        select 1 from wanted w
+        join queen.partition_leases l on l.partition_id = w.partition_id and l.group_id = w.group_id
+        order by l.partition_id, l.group_id for no key update of l
+    )
+    select count(*) from locked
 $$;
 
 -- Which of some standing leases cover the message that a transaction's ack names: the ack takes lease
@@ -277,7 +290,8 @@ language sql volatile set jit = off as $$
     where (p_partition is null or s.partition_id = p_partition)
         and s.batch @> coalesce(
             case when p_said = s.partition_id then p_seq end,
-            (select m.seq from queen.messages m where m.transaction_id = p_name and m.partition_id = s.partition_id)
+            (select m.seq from queen.messages m where m.transaction_id = p_name and m.partition_id = s.partition_id),
+            (select d.seq from queen.dead_letters d where d.transaction_id = p_name and d.partition_id = s.partition_id and s.batch @> d.seq limit 1)
         )
     order by s.lease_id, s.partition_id
 $$;

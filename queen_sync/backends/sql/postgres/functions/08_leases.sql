@@ -54,13 +54,11 @@ begin
         on conflict (partition_id, group_id, seq) do update
             set deliveries = y.deliveries + 1, not_before = excluded.not_before;
         r.retrying := true;
-        update queen.partition_leases l
-        set retrying = true, ready_at = queen.next_ready(r, q, v_at),
-            lease_id = null, lease_expires_at = null, alone = false, batch = '{}', open = '{}',
-            failed = null, returned = null, dead = null,
-            closed_lease_id = r.lease_id, closed_batch = r.batch, closed_failed = r.failed,
-            closed_returned = coalesce(r.returned, '{}') + r.open, closed_dead = r.dead
-        where l.partition_id = r.partition_id and l.group_id = r.group_id;
+        r.closed_lease_id := r.lease_id; r.closed_batch := r.batch; r.closed_failed := r.failed;
+        r.closed_returned := coalesce(r.returned, '{}') + r.open; r.closed_dead := r.dead;
+        r := queen.unlease(r);
+        r.ready_at := queen.next_ready(r, q, v_at);
+        perform queen.store(r);
         return next q.id;
     end loop;
 end $$;

@@ -40,6 +40,7 @@ create table queen.partitions (
     first_seq bigint not null default 1,
     last_seq bigint not null default 0,
     last_pushed_at timestamptz not null default '-infinity',
+    spread_at timestamptz,  -- when it was last chosen for a push that named no partition
     unique (queue_id, name)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
@@ -77,6 +78,7 @@ create table queen.partition_leases (
     lease_id uuid,
     lease_expires_at timestamptz,
     alone boolean not null default false,            -- the live claim is a single message in all
+    redriving boolean not null default false,        -- the live lease is of redriven messages
     batch int8multirange not null default '{}',      -- what the live lease delivered
     open int8multirange not null default '{}',       -- of it, what has no outcome yet
     failed int8multirange,                           -- outcomes other than completed; null: none
@@ -88,6 +90,8 @@ create table queen.partition_leases (
     closed_returned int8multirange,
     closed_dead int8multirange,
     retrying boolean not null default false,         -- there are rows in retries
+    moved_at timestamptz not null default '-infinity', -- when the group last settled something here
+    redriven_count integer not null default 0,       -- dead letters given back and not yet settled
     ready_at timestamptz,                            -- when a pop may take the row; null: nothing known
     primary key (partition_id, group_id),
     constraint lease_is_ready_when_it_expires
@@ -111,6 +115,7 @@ create table queen.retries (
     primary key (partition_id, group_id, seq)
 );
 
+-- A dead letter is a copy: it outlives its message. Given back, it is delivered from here.
 create table queen.dead_letters (
     partition_id bigint not null,
     group_id bigint not null,
@@ -127,6 +132,7 @@ create table queen.dead_letters (
     failures integer not null,
     deliveries integer not null,
     failed_at timestamptz not null,
+    redriven_at timestamptz, -- null: dead
     primary key (partition_id, group_id, seq)
 );
 create index dead_letters_newest on queen.dead_letters (queue_name, failed_at, partition_id, seq);
@@ -141,10 +147,43 @@ create table queen.subscriptions (
     primary key (queue_name, group_name)
 );
 
--- Claims over several partitions; a claim of one is found from its lease id alone.
+-- The same for pops over a namespace or task; the empty text stands for any.
+create table queen.scopes (
+    namespace text collate "C" not null,
+    task text collate "C" not null,
+    group_name text collate "C" not null,
+    mode text not null check (mode in ('all', 'new', 'from')),
+    start_at timestamptz,
+    created_at timestamptz not null,
+    primary key (group_name, namespace, task)
+);
+
+-- Claims over several partitions or with an attempt id; any other is found from its lease id alone.
 create table queen.claims (
     lease_id uuid primary key,
-    group_id bigint not null,
     partition_ids bigint[] not null,
-    created_at timestamptz not null
+    created_at timestamptz not null,
+    attempt text collate "C" -- scope, group and attempt id in one
 );
+create unique index claims_attempt on queen.claims (attempt) where attempt is not null;
+
+-- How far every group had settled a partition at some instants: what a completed message's age is
+-- told from, since a position has no time.
+create table queen.position_marks (
+    partition_id bigint not null,
+    marked_at timestamptz not null,
+    position bigint not null,
+    primary key (partition_id, marked_at)
+);
+
+-- What left a queue other than by an ack.
+create table queen.removals (
+    id bigint generated always as identity primary key,
+    queue_id bigint not null,
+    partition_name text collate "C" not null,
+    group_name text collate "C",
+    kind text not null check (kind in ('evicted', 'completed', 'expired')),
+    count bigint not null,
+    removed_at timestamptz not null
+);
+create index removals_newest on queen.removals (queue_id, id);
