@@ -35,7 +35,7 @@ test-all: $(READY)
 	$(BIN)/python -m pytest $(ARGS)
 
 conformance: $(READY)
-	$(BIN)/python -m pytest tests/conformance $(ARGS)
+	$(BIN)/python -m pytest -p queen_sync.conformance.plugin tests/conformance -n 2 -q $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -3,7 +3,7 @@
 ::
 
     class TestMyBackend(BackendConformance):
-        known_failures = {"test_e05_a_late_ack_is_refused": "mybackend#12"}
+        known_failures = {"test_e08_a_lease_ends_on_its_instant": "mybackend#12"}
 
         @pytest.fixture
         def backend(self, clock):

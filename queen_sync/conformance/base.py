@@ -25,8 +25,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 CASE_NAME = re.compile(r"test_([a-l]\d\d)_")
 NOT_OFFERED = "not offered: "
-OWN_WORK = frozenset({"sweep", "next_ready_in", "listen"})
-"""Calls that a server makes for itself and offers to nobody over HTTP."""
+OWN_WORK = frozenset({"sweep", "next_ready_in", "listen", "removals"})
+"""Calls that a server makes for itself, or shows elsewhere, and not over the wire."""
 STRESS_SECONDS = float(os.environ.get("QUEEN_STRESS_SECONDS", "4"))
 """How long a concurrent case runs; set QUEEN_STRESS_SECONDS for a longer look."""
 DRAIN_ROUNDS = 10_000

@@ -16,7 +16,7 @@ CONTRACT = Path(__file__).with_name("CONTRACT.md")
 NUMBER = re.compile(r"\b(?:C-\d\d|INV-[A-Z0-9]+(?:-[A-Z0-9]+)*)\b")
 _ENTRY = re.compile(
     r"^\*\*(?P<number>[A-Z0-9-]+)\*\* (?P<text>.*?)\n"
-    r"(?:Cases: (?P<cases>.*)|(?P<later>Not yet: .*))$",
+    r"Cases: (?P<cases>.*)$",
     re.MULTILINE | re.DOTALL,
 )
 NONE = "none"
@@ -29,7 +29,7 @@ def rules() -> Mapping[str, str]:
 
 
 def listed_cases() -> Mapping[str, list[str]]:
-    """Return the case ids that the contract lists for every number; none where it is for later."""
+    """Return the case ids that the contract lists for every number."""
     entries = _entries(CONTRACT.read_text("utf-8"))
     return {number: re.findall(r"[A-L]\d\d", tail) for number, (_, tail) in entries.items()}
 
@@ -86,5 +86,5 @@ def _entries(text: str) -> Mapping[str, tuple[str, str]]:
         found = _ENTRY.match(block.strip())
         if found:
             said = " ".join(found["text"].split())
-            entries[found["number"]] = said, found["cases"] or found["later"]
+            entries[found["number"]] = said, found["cases"]
     return entries

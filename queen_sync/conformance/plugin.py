@@ -16,12 +16,12 @@ import pytest
 from queen_sync.conformance.base import NOT_OFFERED, Cases, case_id
 
 LABEL = "queen_case"
-PASS = "pass"
-FAIL = "FAIL"
+PASSED = "pass"
+FAILED = "FAIL"
 ABSENT = "not offered"
 KNOWN = "known failure"
 SKIPPED = "skipped"
-_RANK = {PASS: 0, SKIPPED: 1, ABSENT: 2, KNOWN: 3, FAIL: 4}
+_RANK = {PASSED: 0, SKIPPED: 1, ABSENT: 2, KNOWN: 3, FAILED: 4}
 _REPORT = pytest.StashKey["ConformanceReport"]()
 
 
@@ -40,7 +40,7 @@ class ConformanceReport:
     def add(self, case: str, target: str, result: str, reason: str = "") -> None:
         """Note a result; of several phases or tests of one case the worst counts."""
         row = self.results.setdefault(case, {})
-        if _RANK[result] >= _RANK[row.get(target, PASS)]:
+        if _RANK[result] >= _RANK[row.get(target, PASSED)]:
             row[target] = result
             if reason:
                 self.reasons.setdefault(case, {})[target] = reason
@@ -60,7 +60,7 @@ class ConformanceReport:
             line(case, [row.get(target, "-") for target in targets])
             for case, row in sorted(self.results.items())
         ]
-        for result in (PASS, FAIL, KNOWN, ABSENT, SKIPPED):
+        for result in (PASSED, FAILED, KNOWN, ABSENT, SKIPPED):
             counts = [str(self.totals(target)[result]) for target in targets]
             if any(count != "0" for count in counts):
                 lines.append(line(f"total {result}", counts))
@@ -88,7 +88,7 @@ class ConformanceReport:
             return
         case, _, target = label.partition("\t")
         if report.failed:
-            self.add(case, target, FAIL)
+            self.add(case, target, FAILED)
         elif report.skipped:
             reason = _reason(report)
             if hasattr(report, "wasxfail"):
@@ -98,7 +98,7 @@ class ConformanceReport:
             else:
                 self.add(case, target, SKIPPED, reason)
         elif report.when == "call":
-            self.add(case, target, PASS)
+            self.add(case, target, PASSED)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self.results:

@@ -399,7 +399,7 @@ def test_every_rule_has_a_history_that_breaks_it():
 
 
 def test_what_only_a_drain_can_show_is_not_asked_before():
-    operations = GOOD["a plain life"][:1] + (popped(1, 2, None),)
+    operations = (*GOOD["a plain life"][:1], popped(1, 2, None))
     assert checkers.violations(operations, drained=False) == []
     assert checkers.violations(operations, drained=True) != []
 

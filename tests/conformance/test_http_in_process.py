@@ -17,6 +17,7 @@ from queen_sync.conformance import (
     ConcurrencyConformance,
     ServerConformance,
 )
+from queen_sync.web import create_app
 
 BASE_URL = "http://queen.test"
 
@@ -26,8 +27,6 @@ class InProcess:
 
     @pytest.fixture
     def transport(self, store: Backend) -> Iterator[httpx.BaseTransport]:
-        from queen_sync.web import create_app
-
         settings = Settings(max_concurrent_polls=200)
         broker = Broker(store, settings)
         yield ApplicationTransport(create_app(broker, settings))

@@ -13,10 +13,15 @@ from queen_sync.conformance import BackendConformance, ConcurrencyConformance
 
 DELAYED_TABLES = ("messages", "partitions", "partition_leases")
 # A deferred trigger runs when the transaction commits: whatever it drew or read stays
-# invisible to others for as long as it sleeps.
+# invisible to others for as long as it sleeps. The other one sleeps at once, so that the order
+# in which pushes draw their places is not by chance the order in which they commit.
 INSTALL = """
 create function public.dawdle() returns trigger language plpgsql as
 $$ begin perform pg_sleep(random() * 0.005); return null; end $$;
+"""
+DAWDLE = """
+create trigger dawdle_at_once after insert on queen.messages
+for each row when (random() < 0.3) execute function public.dawdle();
 """
 DELAY = """
 create constraint trigger dawdle after insert or update on queen.{table}
@@ -47,6 +52,7 @@ class TestPostgresUnderLoad(Postgres, ConcurrencyConformance):
             with psycopg.connect(postgres_dsn, autocommit=True) as connection:
                 connection.execute(INSTALL)
                 try:
+                    connection.execute(DAWDLE)
                     for table in DELAYED_TABLES:
                         connection.execute(DELAY.format(table=table))
                     yield

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from queen_sync import model as m
-from queen_sync.backends.base import FEATURES, OPTION_FEATURE
 from queen_sync.conformance.base import Cases, needs, values_of
-from queen_sync.errors import InvalidRequest, NotSupported, QueueNotFound
+from queen_sync.errors import InvalidRequest, QueueNotFound
 
 DEEP_BACKLOG = 1000
 
@@ -245,45 +243,3 @@ class CoreCases(Cases):
         """No items, no answers. INV-NO-500."""
         assert self.target.push([]) == []
         assert self.target.ack([]) == []
-
-    def test_a13_what_is_declared_works_and_what_is_not_refuses(self) -> None:
-        """Every feature is either on, or refused by its name. INV-OFF-REFUSES, O-14."""
-        for feature, use in self._uses().items():
-            if feature in self.target.capabilities.features:
-                use()
-                continue
-            with pytest.raises(NotSupported) as caught:
-                use()
-            assert caught.value.feature == feature
-
-    def _uses(self) -> Mapping[str, Callable[[], Any]]:
-        """Return one harmless use of every feature that a call can reach."""
-        queue = self.name()
-
-        def lease() -> str:
-            fresh = self.name()
-            self.push(fresh, 1)
-            return str(self.take(fresh).lease_id)
-
-        def begin(subscription: m.Subscription) -> bool:
-            return self.target.subscribe(queue, self.name("group"), subscription)
-
-        def transact() -> m.Transacted:
-            push = m.NewMessage.of(self.name(), 1)
-            return self.target.transact(m.Transaction(operations=[push]))
-
-        uses: dict[str, Callable[[], Any]] = {
-            "extend": lambda: self.target.extend(lease(), 60),
-            "release": lambda: self.target.release(lease()),
-            "sub_new": lambda: begin(m.Subscription(mode="new")),
-            "sub_from": lambda: begin(m.Subscription(mode="from", from_us=0)),
-            "delete": lambda: self.target.delete_queue(self.name()),
-            "dlq": lambda: self.target.dead_letters(m.DeadLetterFilter(queue=queue)),
-            "browse": lambda: self.target.queue(queue),
-            "txn": transact,
-        }
-        for option, feature in OPTION_FEATURE.items():
-            value = True if isinstance(m.OPTION_DEFAULTS[option], bool) else 1
-            uses[feature] = partial(self.target.configure, self.name(), {option: value})
-        assert set(uses) == set(FEATURES) - {"clock"}
-        return uses

@@ -111,16 +111,3 @@ class DedupCases(Cases):
         assert not self.pop(queue)
         self.advance(self.unit)
         assert self.drain(queue) == [1]
-
-    @needs("retention")
-    def test_c08_an_id_is_free_again_once_its_message_is_gone(self) -> None:
-        """Retention removes the message, and its id with it. C-16, C-09, INV-DEDUP."""
-        queue = self.queue(retention_enabled=True, completed_retention_seconds=self.unit)
-        (first,) = self.push(queue, 1, ids=["x"])
-        assert self.drain(queue) == [1]
-        self.advance(self.unit + self.tick)
-        self.target.sweep()
-        (again,) = self.push(queue, 2, ids=["x"])
-        assert again.status == "queued"
-        assert again.id != first.id
-        assert self.drain(queue) == [2]

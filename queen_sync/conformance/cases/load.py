@@ -14,10 +14,12 @@ from queen_sync import model as m
 from queen_sync.conformance.base import STRESS_SECONDS, Cases, acks_of, needs
 from queen_sync.conformance.checkers import violations
 from queen_sync.conformance.workloads import PAUSE_SECONDS, Pipeline, Workload, together
-from queen_sync.errors import NotSupported, QueueFull
+from queen_sync.errors import LeaseLost, NotSupported, QueueFull
 
 SHOWN_VIOLATIONS = 3
 ENDLESS_RETRIES = 10_000
+TAIL_BATCHES = 20
+SHORT_PAUSE_SECONDS = 0.001
 SETTLE_SECONDS = 60.0
 
 
@@ -34,6 +36,14 @@ class LoadCases(Cases):
         found = violations(self.history.operations, drained=drained)
         shown = "\n".join(str(violation) for violation in found[:SHOWN_VIOLATIONS])
         assert not found, f"{len(found)} violations\n{shown}"
+
+    def codes(self) -> set[str | None]:
+        """Return how acks were answered: None for one that was accepted.
+
+        A run in which nothing went wrong has proved nothing.
+        """
+        acks = (call for call in self.history.operations if call.name == "ack" and call.answer)
+        return {answer.code for call in acks for answer in call.answer}
 
     @needs("dlq", "extend", "release")
     def test_j02_a_busy_queue_keeps_every_promise(self) -> None:
@@ -53,36 +63,50 @@ class LoadCases(Cases):
         together(*(partial(work.produce, number, until) for number in range(8)), *consumers)
         work.drain(groups)
         self.verify(drained=True)
+        assert {None, LeaseLost.code} <= self.codes()
 
     @needs("dlq")
     def test_j04_a_push_that_commits_late_is_not_passed_over(
         self, delayed_commits: AbstractContextManager[None]
     ) -> None:
-        """16 producers on one partition and a consumer at its tail: no gap, nothing lost.
+        """16 producers on one partition and consumers at its very tail: no gap, nothing lost.
 
         INV-FIFO, INV-NO-LOSS, INV-ORDER, O-01, O-02.
         """
         queue = self.queue(lease_seconds=30)
         work = Workload(self.target, queue, lease_seconds=self.lease_seconds, partitions=1)
+        groups = [self.name("leasing"), self.name("auto")]
         until = time.monotonic() + STRESS_SECONDS
+        all_there_is, finished = 10_000, []
 
-        def produce(number: int) -> None:
+        def produce(number: int) -> int:
             for n in range(200):
                 self.push(queue, f"{number}-{n}", partition="p0")
+                time.sleep(SHORT_PAUSE_SECONDS)
                 if time.monotonic() > until:
-                    return
+                    break
+            finished.append(number)
+            return 0
 
-        def tail() -> None:
-            dice = random.Random(4)
-            while time.monotonic() < until:
-                claim = self.pop(queue, dice.randint(1, 20))
-                if claim:
+        def tail(group: str, auto_ack: bool) -> int:
+            batches = 0
+            while len(finished) < len(producers):
+                claim = self.pop(queue, all_there_is, group=group, auto_ack=auto_ack)
+                batches += bool(claim)
+                if claim.lease_id is not None:
                     self.target.ack(acks_of(claim))
+                time.sleep(SHORT_PAUSE_SECONDS)
+            return batches
 
+        producers = [partial(produce, number) for number in range(16)]
         with delayed_commits:
-            together(*(partial(produce, number) for number in range(16)), tail)
-        work.drain()
+            *_, leasing, auto = together(
+                *producers, partial(tail, groups[0], False), partial(tail, groups[1], True)
+            )
+        work.drain(groups)
         self.verify(drained=True)
+        # Only at the tail can a gap be seen; whoever lags behind sees what has long been there.
+        assert min(leasing, auto) > TAIL_BATCHES
 
     @needs("cap")
     def test_j05_a_limit_is_exact_while_many_push_and_pop(self) -> None:
@@ -112,6 +136,8 @@ class LoadCases(Cases):
         jobs = [partial(produce, number) for number in range(16)]
         together(*jobs, *(partial(consume, number) for number in range(100, 108)))
         self.verify(drained=False)
+        refusals = [call for call in self.history.operations if isinstance(call.error, QueueFull)]
+        assert refusals
 
     @needs("txn")
     def test_i05_every_input_becomes_one_output_though_consumers_die(self) -> None:
@@ -148,7 +174,7 @@ class LoadCases(Cases):
         for place, partition in enumerate(partitions):
             expected = list(inputs[place :: len(partitions)])
             assert self.drain(output, partition=partition) == expected
-        assert bool(line.refused) == bool(zombies)
+        assert line.refused or not zombies
         self.verify(drained=False)
 
     def test_j07_acks_that_race_the_expiry_count_or_do_not(self) -> None:
@@ -165,9 +191,10 @@ class LoadCases(Cases):
         def consume(number: int) -> None:
             dice = random.Random(number)
             while time.monotonic() < until:
-                claims = [self.pop(queue, 3) for _ in range(4)]
-                time.sleep(self.lease_seconds + dice.uniform(-0.02, 0.02))
-                for claim in claims:
+                held = [(time.monotonic(), self.pop(queue, 3)) for _ in range(4)]
+                for popped_at, claim in held:
+                    ends_at = popped_at + self.lease_seconds
+                    time.sleep(max(0, ends_at + dice.uniform(-0.3, 0.1) - time.monotonic()))
                     if claim:
                         self.target.ack(acks_of(claim))
 
@@ -179,3 +206,4 @@ class LoadCases(Cases):
 
         together(*(partial(consume, number) for number in range(8)), sweep)
         self.verify(drained=False)
+        assert self.codes() == {None, LeaseLost.code}

@@ -230,13 +230,3 @@ class RetryCases(Cases):
         self.take(queue)
         self.advance(self.unit)
         assert self.pop(queue)
-
-    @needs("dlq", "retention")
-    def test_f14_dead_letters_survive_the_retention_of_messages(self) -> None:
-        """They are copies of their own. C-09, INV-DLQ, INV-RETENTION."""
-        queue = self.queue(retention_enabled=True, completed_retention_seconds=self.unit)
-        self.push(queue, 1)
-        self.ack(self.take(queue), "dlq")
-        self.advance(self.unit + self.tick)
-        self.target.sweep()
-        assert [letter.payload for letter in self.dead(queue)] == [b"1"]

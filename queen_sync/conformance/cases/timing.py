@@ -1,4 +1,4 @@
-"""H, second part: delay, window, eviction and retention."""
+"""H, second part: delay and window."""
 
 from __future__ import annotations
 
@@ -77,36 +77,3 @@ class TimingCases(Cases):
             self.advance(half)
         self.push(queue, 20)
         assert values_of(self.pop(queue, 100)) == list(range(21))
-
-    @needs("evict")
-    def test_h09_a_message_that_waited_too_long_is_evicted(self) -> None:
-        """It is not delivered late, and its neighbours are. C-09, INV-EVICT, QA-7, PL-6."""
-        queue = self.queue(max_wait_seconds=2 * self.unit)
-        self.push(queue, "old")
-        self.advance(self.unit)
-        self.push(queue, "young")
-        self.advance(self.unit + self.tick)
-        assert self.drain(queue) == ["young"]
-
-    @needs("evict")
-    def test_h09_nothing_is_evicted_from_under_a_live_lease(self) -> None:
-        """Who holds it may finish it. C-09, INV-EVICT."""
-        queue = self.queue(max_wait_seconds=self.unit, lease_seconds=5 * self.unit)
-        self.push(queue, 1)
-        claim = self.take(queue)
-        self.advance(2 * self.unit)
-        self.target.sweep()
-        assert self.ack(claim)[0].status == "completed"
-
-    @needs("retention")
-    def test_h10_retention_removes_what_all_groups_have_settled(self) -> None:
-        """What one group still needs stays. C-09, INV-RETENTION, QA-7."""
-        queue = self.queue(retention_enabled=True, completed_retention_seconds=self.unit)
-        one, two = self.name("one"), self.name("two")
-        self.push(queue, 1, 2)
-        self.drain(queue, group=one)
-        self.settle(self.take(queue, group=two))
-        self.advance(self.unit + self.tick)
-        self.target.sweep()
-        assert self.drain(queue, group=two) == [2]
-        assert self.drain(queue, group=self.name("late")) == [2]
