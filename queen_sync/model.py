@@ -523,9 +523,15 @@ class Group(Value, frozen=True):
 
 
 class SweepReport(Value, frozen=True):
-    """What one pass of upkeep did. ``repaired`` must be 0: it counts broken invariants."""
+    """What one pass of upkeep did.
+
+    ``expired`` counts leases taken back, ``evicted`` and ``removed`` messages (by retention),
+    ``cleared`` rows that deleted queues had left. ``repaired`` must be 0: it counts broken
+    invariants.
+    """
 
     expired: int = 0
     evicted: int = 0
     removed: int = 0
+    cleared: int = 0
     repaired: int = 0

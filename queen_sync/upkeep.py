@@ -44,5 +44,5 @@ class Sweeper:
                 continue
             if report.repaired:
                 log.error("a sweep repaired %d broken invariants", report.repaired)
-            if report.removed:
+            if report.removed or report.cleared:
                 pause = min(pause, 0.1)  # there is more to remove

@@ -26,7 +26,13 @@ from queen_sync.backends.postgres_push import push_to_one
 from queen_sync.backends.postgres_spread import Counts, Spreads, mark, spread
 from queen_sync.backends.postgres_sweep import Sweep
 from queen_sync.clock import Clock, to_datetime
-from queen_sync.errors import InvalidRequest, LeaseLost, PartitionNotFound, QueueNotFound
+from queen_sync.errors import (
+    InvalidRequest,
+    LeaseLost,
+    PartitionNotFound,
+    QueueFull,
+    QueueNotFound,
+)
 
 __all__ = ["PostgresBackend", "migrate"]
 
@@ -51,6 +57,11 @@ _REDRIVE = (
 )
 _PURGE = "select queen.purge(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _REMOVALS = "select * from queen.list_removals(%s, %s::int4)"
+_HAS_PARTITION = (
+    "select exists (select 1 from queen.partitions p"
+    " where p.queue_id = q.id and p.name = coalesce(%s, p.name))"
+    " from queen.queues q where q.name = %s and q.deleted_at is null"
+)
 _SEEK = "select last_id, moved from queen.seek(%s, %s, %s, %s, %s, %s, %s::int4, %s)"
 _QUEUE = f"select {postgres_rows.QUEUE_COLUMNS} from queen.queues q where q.deleted_at is null"
 _SET_OPTIONS = (
@@ -172,6 +183,8 @@ class PostgresBackend(Backend):
             return m.Configured(queue=after, created=created, changes=changes), row[0]
 
         configured, number = self._db.transaction(work)
+        if configured.changes.keys() & {"namespace", "task"}:
+            self._pops.enter_scopes(queue)
         self._hint({number: queue})
         return configured
 
@@ -195,7 +208,11 @@ class PostgresBackend(Backend):
     def push(self, items: Sequence[m.NewMessage], *, create: bool = True) -> list[m.Receipt]:
         if not items:
             return []
-        receipts, changed = self._spreads.run(lambda counts: self._push(items, counts, create))
+        try:
+            receipts, changed = self._spreads.run(lambda counts: self._push(items, counts, create))
+        except QueueFull as error:
+            error.index = None  # which element is a matter of transactions
+            raise
         self._hint(changed)
         return receipts
 
@@ -314,8 +331,12 @@ class PostgresBackend(Backend):
         )
 
     def seek(self, target: m.Seek) -> int:
-        if not self._pops.register(target.queue, target.group, m.Subscription())[0]:
+        found = self._call(_HAS_PARTITION, [target.partition, target.queue])
+        if found is None:
             raise QueueNotFound(f"Queue '{target.queue}' does not exist")
+        if not found:
+            raise PartitionNotFound(f"Partition '{target.partition}' does not exist")
+        self._pops.register(target.queue, target.group, m.Subscription())
         where = [target.queue, target.group, target.partition, target.to, instant(target.from_us)]
         now, moved, last = self._now(), 0, 0
         while last is not None:
@@ -324,8 +345,6 @@ class PostgresBackend(Backend):
             assert row is not None
             last, count = row
             moved += count
-        if target.partition is not None and not moved:
-            raise PartitionNotFound(f"Partition '{target.partition}' does not exist")
         self._hint_named(target.queue)
         return moved
 

@@ -32,8 +32,9 @@ _REMEMBER = "select queen.remember_attempt(%s, %s::uuid, %s)"
 _SCOPE_QUEUES = "select queue_name, registered from queen.scope_queues(%s, %s, %s, %s)"
 _SCOPE_READY = "select queen.scope_ready_in(%s, %s, %s, %s)"
 _READY = "select queen.next_ready_in(%s, %s, %s, %s)"
-_BEGIN_SCOPE = "select mode, start_at from queen.begin_scope(%s, %s, %s, %s, %s, %s)"
-_BEGIN_GROUP = "select group_id, mode, start_at from queen.begin_group(%s, %s, %s, %s, %s)"
+_BEGIN_SCOPE = "select mode, start_at, made from queen.begin_scope(%s, %s, %s, %s, %s, %s)"
+_BEGIN_GROUP = "select group_id, mode, start_at from queen.begin_group(%s, %s, %s, %s, %s, %s)"
+_ENTERING = "select group_name from queen.entering_groups(%s)"
 _REGISTER = "select queen.register_partitions(%s, %s, %s::int4, %s)"
 _FINISH = "select queen.finish_group(%s)"
 
@@ -58,16 +59,16 @@ class Pops:
 
     def pop(self, request: m.PopRequest) -> m.Claim:
         """Answer a pop, registering its group where it is new (C-07)."""
-        ignored = False
+        ignored = remembered = False
         if not request.queue:
-            ignored = self._begin_scope(request)
+            ignored, remembered = self._begin_scope(request)
         begins = request.subscription or m.Subscription()
         for _ in range(MAX_REGISTRATIONS):
             try:
                 claim = self._attempt(request) if request.attempt_id else self._take(request)
             except Unregistered as error:
                 for queue in error.queues:
-                    found, stored = self.register(queue, request.group, begins)
+                    found, stored = self.register(queue, request.group, begins, scoped=remembered)
                     if not found and request.queue:
                         ignored = request.subscription is not None and stored != begins
                         return m.Claim(group=request.group, subscription_ignored=ignored)
@@ -149,15 +150,17 @@ class Pops:
     # --------------------------------------------------------------- registration
 
     def register(
-        self, queue: str, group: str, subscription: m.Subscription
+        self, queue: str, group: str, subscription: m.Subscription, *, scoped: bool = False
     ) -> tuple[bool, m.Subscription]:
         """Register a group in its three steps; say whether the queue exists, and how it begins.
+
+        ``scoped``: for what it asked of a namespace or task, also before the queue matched.
 
         Where the queue does not exist the wish is remembered and the queue looked for once more:
         its maker may have looked for wishes just before this one was there.
         """
         now = self._now()
-        arguments = [queue, group, subscription.mode, instant(subscription.from_us), now]
+        arguments = [queue, group, subscription.mode, instant(subscription.from_us), scoped, now]
         for _ in range(2):
             row = self._db.call(lambda c: c.execute(_BEGIN_GROUP, arguments).fetchone())
             assert row is not None
@@ -173,8 +176,14 @@ class Pops:
         self._value(_FINISH, [number])
         return True, begins
 
-    def _begin_scope(self, request: m.PopRequest) -> bool:
-        """Remember what a group asks of a scope; say whether it had begun otherwise."""
+    def enter_scopes(self, queue: str) -> None:
+        """Register the groups that asked for a namespace and task which the queue has got now."""
+        rows = self._db.call(lambda cursor: cursor.execute(_ENTERING, [queue]).fetchall())
+        for (group,) in rows:
+            self.register(queue, group, m.Subscription(), scoped=True)
+
+    def _begin_scope(self, request: m.PopRequest) -> tuple[bool, bool]:
+        """Remember what a group asks of a scope; say if it began otherwise, and if it was known."""
         wanted = request.subscription
         begins = wanted or m.Subscription()
         row = self._db.call(
@@ -191,7 +200,8 @@ class Pops:
             ).fetchone()
         )
         assert row is not None
-        return wanted is not None and subscription_of(*row) != wanted
+        mode, start, made = row
+        return wanted is not None and subscription_of(mode, start) != wanted, not made
 
     def _value(self, statement: str, arguments: list[Any]) -> Any:
         row = self._db.call(lambda cursor: cursor.execute(statement, arguments).fetchone())

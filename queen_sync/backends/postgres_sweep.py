@@ -50,12 +50,14 @@ class Sweep:
                 removed += gone
                 if gone < ROWS:
                     break
-        removed += self._one("select queen.remove_leftovers(%s::int4)", [ROWS])
-        removed += self._one("select queen.remove_claims(%s::int4)", [ROWS])
+        cleared = self._one("select queen.remove_leftovers(%s::int4)", [ROWS])
+        cleared += self._one("select queen.remove_claims(%s::int4)", [ROWS])
         self._one("select queen.forget_removals(%s::int4, %s)", [ROWS, now])
         self._one("select queen.restamp_late(%s::int4, %s)::text", [ROWS, now])
         repaired = self._one("select queen.repair(%s)", [now])
-        return m.SweepReport(expired=expired, evicted=evicted, removed=removed, repaired=repaired)
+        return m.SweepReport(
+            expired=expired, evicted=evicted, removed=removed, cleared=cleared, repaired=repaired
+        )
 
     def _rows(self, statement: str, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
         return self._db.call(lambda cursor: cursor.execute(statement, arguments).fetchall())

@@ -5,13 +5,14 @@
 -- Step 1. The queue's lock waits for transactions that make partitions (they hold its share lock)
 -- and holds off later ones, which then see the group. Null: no such queue; the wish is remembered.
 create or replace function queen.begin_group(
-    p_queue text, p_group text, p_mode text, p_from timestamptz, p_now timestamptz,
+    p_queue text, p_group text, p_mode text, p_from timestamptz, p_scoped boolean, p_now timestamptz,
     out group_id bigint, out mode text, out start_at timestamptz
 ) language plpgsql volatile as $$
 #variable_conflict use_column
 declare
     v_queue bigint;
     v_at timestamptz;
+    v_new_from timestamptz;
     s queen.subscriptions;
 begin
     perform queen.require_read_committed();
@@ -35,18 +36,21 @@ begin
     -- its progress was deleted: that start counts. `new` from before the queue is everything.
     delete from queen.subscriptions x where x.queue_name = p_queue and x.group_name = p_group
     returning * into s;
-    if not found then -- a pop over a namespace or task, made before this queue was
-        select p_queue, c.group_name, c.mode, c.start_at, c.created_at into s
+    v_new_from := '-infinity'; -- `new` from before the queue is everything
+    if not found then -- a pop over a namespace or task
+        select p_queue, c.group_name, c.mode, c.start_at, c.created_at,
+            case when c.created_at < q.created_at then v_new_from else c.created_at end
+        into s.queue_name, s.group_name, s.mode, s.start_at, s.created_at, v_new_from
         from queen.scopes c
         join queen.queues q on q.id = v_queue
         where c.group_name = p_group and c.namespace in ('', q.namespace) and c.task in ('', q.task)
-            and c.created_at < q.created_at
+            and (p_scoped or c.created_at < q.created_at)
         order by c.created_at limit 1;
     end if;
     mode := coalesce(s.mode, p_mode);
     start_at := case when s.mode is null then p_from else s.start_at end;
     insert into queen.consumer_groups (queue_id, name, mode, start_at, skip_before, created_at)
-    values (v_queue, p_group, mode, start_at, case when s.mode = 'new' then '-infinity' else start_at end, coalesce(s.created_at, v_at))
+    values (v_queue, p_group, mode, start_at, case when s.mode = 'new' then v_new_from else start_at end, coalesce(s.created_at, v_at))
     returning id into group_id;
 end $$;
 
@@ -83,6 +87,7 @@ begin
     loop
         v_position := case
             when g.mode = 'new' and g.skip_before is null then x.last_seq
+            when g.mode = 'new' then queen.seq_before(x.id, x.first_seq, x.last_seq, g.skip_before)
             when g.mode = 'from' and x.last_pushed_at < g.start_at then x.last_seq
             when g.mode = 'from' then queen.seq_before(x.id, x.first_seq, x.last_seq, g.start_at)
             else x.first_seq - 1
@@ -93,6 +98,8 @@ begin
             case when v_position < x.last_seq or x.id <> all (coalesce(v_held, '{}')) then v_at end
         )
         on conflict (partition_id, group_id) do nothing;
+        update queen.position_marks m set position = v_position
+        where m.partition_id = x.id and m.position > v_position;
         v_done := x.id;
     end loop;
     return v_done;
@@ -171,17 +178,21 @@ begin
     get diagnostics v_total = row_count;
     update queen.subscriptions s set mode = 'from', start_at = p_from where s.group_name = p_group;
     get diagnostics v_count = row_count;
+    v_total := v_total + v_count;
+    update queen.scopes s set mode = 'from', start_at = p_from where s.group_name = p_group;
+    get diagnostics v_count = row_count;
     return v_total + v_count;
 end $$;
 
 -- Remember what a group asked of a namespace and task (the empty text: any); what was said first counts.
 create or replace function queen.begin_scope(
     p_namespace text, p_task text, p_group text, p_mode text, p_from timestamptz, p_now timestamptz,
-    out mode text, out start_at timestamptz
+    out mode text, out start_at timestamptz, out made boolean
 ) language plpgsql volatile as $$
 #variable_conflict use_column
 begin
     perform queen.require_read_committed();
+    made := false;
     for attempt in 1..2 loop
         select s.mode, s.start_at into mode, start_at from queen.scopes s
         where s.group_name = p_group and s.namespace = p_namespace and s.task = p_task;
@@ -189,5 +200,18 @@ begin
         insert into queen.scopes (namespace, task, group_name, mode, start_at, created_at)
         values (p_namespace, p_task, p_group, p_mode, p_from, coalesce(p_now, clock_timestamp()))
         on conflict (group_name, namespace, task) do nothing;
+        made := found;
     end loop;
 end $$;
+
+-- The groups that a queue's namespace and task call for and that are not registered in it.
+create or replace function queen.entering_groups(p_queue text) returns table (group_name text)
+language sql volatile as $$
+    select distinct s.group_name
+    from queen.queues q
+    join queen.scopes s on s.namespace in ('', q.namespace) and s.task in ('', q.task)
+    where q.name = p_queue and q.deleted_at is null and not exists (
+        select 1 from queen.consumer_groups g where g.queue_id = q.id and g.name = s.group_name
+    )
+    order by s.group_name
+$$;

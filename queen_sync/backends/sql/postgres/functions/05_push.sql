@@ -46,7 +46,10 @@ begin
             from queen.queues x
             where x.name = p_queue and x.deleted_at is null and x.max_queue_size = 0
                 and (p_transactions is null or x.window_buffer_seconds = 0)
-                and (x.spread_partitions = p_spread or (p_spread = 0 and p_names[1] <> 'Default'))
+                and (
+                    x.spread_partitions = p_spread
+                    or (p_spread = 0 and (x.spread_partitions < 2 or p_names[1] <> 'Default'))
+                )
                 and p.queue_id = x.id and p.name = p_names[1]
             returning x.id, p.id, p.last_seq - v_count, p.last_pushed_at,
                 make_interval(secs => greatest(x.delayed_processing_seconds, x.window_buffer_seconds))
@@ -114,6 +117,9 @@ begin
             raise exception 'the queue keeps being deleted' using errcode = '40001';
         end if;
     end loop;
+    if q.spread_partitions = 1 then
+        q.spread_partitions := 0; -- over one partition is not at all
+    end if;
     if q.spread_partitions <> p_spread and (p_spread > 0 or 'Default' = any (p_names)) then
         raise exception 'spread otherwise' using errcode = 'QS303',
             detail = json_build_object('queue', p_queue, 'count', q.spread_partitions)::text;
@@ -219,7 +225,11 @@ $$;
 
 create or replace function queen.mark_spread(p_queue bigint, p_name text, p_now timestamptz) returns void
 language sql volatile as $$
-    update queen.partitions p set spread_at = coalesce(p_now, clock_timestamp())
+    update queen.partitions p
+    set spread_at = greatest(
+        coalesce(p_now, clock_timestamp()),
+        (select max(x.spread_at) + interval '1 microsecond' from queen.partitions x where x.queue_id = p_queue)
+    )
     where p.queue_id = p_queue and p.name = p_name
 $$;
 

@@ -196,7 +196,6 @@ begin
                 r := queen.settle(r, v_batch);
                 r.redriving := false;
             end if;
-            r.moved_at := v_at;
             r.ready_at := queen.next_ready(r, q, v_at);
             perform queen.store(r);
             v_passed := v_passed || r.partition_id; -- what is left of it waits for a later pop
@@ -314,7 +313,20 @@ $$;
 
 create or replace function queen.scope_ready_in(p_namespace text, p_task text, p_group text, p_now timestamptz)
 returns double precision language sql volatile set jit = off as $$
-    select greatest(0, extract(epoch from min(x.ready_at) - coalesce(p_now, clock_timestamp())))::double precision
+    select case when exists (
+            select 1 from queen.queues q
+            join queen.partitions p on p.queue_id = q.id and p.last_seq >= p.first_seq
+            where q.deleted_at is null
+                and (p_namespace is null or q.namespace = p_namespace)
+                and (p_task is null or q.task = p_task)
+                and not exists (
+                    select 1 from queen.consumer_groups g where g.queue_id = q.id and g.name = p_group
+                )
+        )
+        then 0
+        when min(x.ready_at) is not null
+        then greatest(0, extract(epoch from min(x.ready_at) - coalesce(p_now, clock_timestamp())))::double precision
+    end
     from queen.queues q
     join queen.consumer_groups g on g.queue_id = q.id and g.name = p_group,
     lateral (
@@ -330,25 +342,25 @@ $$;
 -- In how many seconds something may come due for a group by time alone; null: nothing known.
 create or replace function queen.next_ready_in(p_queue text, p_group text, p_partition text, p_now timestamptz)
 returns double precision language sql volatile set jit = off as $$
-    with at as materialized (select coalesce(p_now, clock_timestamp()) as now),
-    x as (
-        select g.id as group_id, (
-            select p.id from queen.partitions p where p.queue_id = q.id and p.name = p_partition
-        ) as partition_id
-        from queen.queues q
-        join queen.consumer_groups g on g.queue_id = q.id and g.name = p_group
-        where q.name = p_queue and q.deleted_at is null
-    )
-    select greatest(0, extract(epoch from case
-        when p_partition is null then (
-            select l.ready_at from queen.partition_leases l
-            where l.group_id = x.group_id and l.ready_at is not null
-            order by l.ready_at limit 1
-        )
-        else (
-            select l.ready_at from queen.partition_leases l
-            where l.group_id = x.group_id and l.partition_id = x.partition_id
-        )
-    end - at.now))::double precision
-    from x, at
+    -- greatest passes over nulls, so nothing known has to be told apart first.
+    select case when r.at is not null
+        then greatest(0, extract(epoch from r.at - coalesce(p_now, clock_timestamp())))::double precision
+    end
+    from queen.queues q
+    join queen.consumer_groups g on g.queue_id = q.id and g.name = p_group,
+    lateral (
+        select case
+            when p_partition is null then (
+                select l.ready_at from queen.partition_leases l
+                where l.group_id = g.id and l.ready_at is not null
+                order by l.ready_at limit 1
+            )
+            else (
+                select l.ready_at from queen.partition_leases l
+                join queen.partitions p on p.id = l.partition_id and p.queue_id = q.id and p.name = p_partition
+                where l.group_id = g.id
+            )
+        end as at
+    ) r
+    where q.name = p_queue and q.deleted_at is null
 $$;

@@ -203,7 +203,6 @@ begin
         return;
     end if;
     verdict := 'live';
-    r.moved_at := v_at;
     released := isempty(r.open);
     if released then
         r.closed_lease_id := r.lease_id; r.closed_batch := r.batch; r.closed_failed := r.failed;

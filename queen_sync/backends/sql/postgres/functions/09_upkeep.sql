@@ -218,8 +218,8 @@ declare
     q queen.queues;
     r queen.partition_leases;
     v_at timestamptz;
+    v_expired timestamptz;
     v_settled bigint;
-    v_moved timestamptz;
     v_barrier bigint;
     v_done bigint;
     v_aged bigint;
@@ -235,25 +235,32 @@ begin
     perform 1 from queen.partition_leases l where l.partition_id = p_partition
     order by l.group_id for no key update;
     v_at := coalesce(p_now, clock_timestamp());
-    select min(l.position), max(l.moved_at), min(case
+    -- While the messages are still there: one that ends here as a dead letter takes its copy along.
+    for r in select * from queen.partition_leases l
+        where l.partition_id = p_partition and l.lease_expires_at <= v_at order by l.group_id
+    loop
+        v_expired := r.lease_expires_at; -- it keeps its place in the line
+        r := queen.expire(r, q, v_at);
+        r.ready_at := queen.next_ready(r, q, v_expired);
+        perform queen.store(r);
+    end loop;
+    select min(l.position), min(case
             when l.lease_id is not null and l.lease_expires_at > v_at and not l.redriving
             then lower(l.batch) - 1 end)
-    into v_settled, v_moved, v_barrier
+    into v_settled, v_barrier
     from queen.partition_leases l where l.partition_id = p_partition;
 
-    -- Where nobody has settled anything for the whole period, all that is settled is old enough. Else, since a
-    -- position has no time, it is noted now and then (ten times per period at most) and taken once the
-    -- note is old enough: never early, a tenth late at the most. Without groups nothing is settled.
+    -- A position has no time, so what is settled is noted now and then (ten times per period at most) and
+    -- taken once the note is old enough: never early, a tenth and a sweep late at the most. Without groups
+    -- nothing is settled.
     v_settled := coalesce(v_settled, p.first_seq - 1);
     v_done := p.first_seq - 1;
     if q.completed_retention_seconds > 0 then
-        delete from queen.position_marks m where m.partition_id = p_partition and m.position > v_settled;
+        update queen.position_marks m set position = v_settled
+        where m.partition_id = p_partition and m.position > v_settled;
         select greatest(v_done, max(m.position)) into v_done from queen.position_marks m
         where m.partition_id = p_partition
             and m.marked_at <= v_at - make_interval(secs => q.completed_retention_seconds);
-        if v_moved <= v_at - make_interval(secs => q.completed_retention_seconds) then
-            v_done := v_settled;
-        end if;
         delete from queen.position_marks m where m.partition_id = p_partition and m.position <= v_done;
         if v_settled > v_done and not exists (
             select 1 from queen.position_marks m
@@ -298,9 +305,6 @@ begin
         r.retrying := r.retrying and exists (
             select 1 from queen.retries y where y.partition_id = p_partition and y.group_id = r.group_id
         );
-        if r.lease_id is not null and r.lease_expires_at <= v_at then
-            r := queen.expire(r, q, v_at);
-        end if;
         r := queen.advance_to(r, v_to);
         if r.lease_id is null then
             r.ready_at := queen.next_ready(r, q, v_at);

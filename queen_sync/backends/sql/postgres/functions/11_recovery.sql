@@ -15,19 +15,26 @@ declare
     v_group bigint;
     v_at timestamptz;
     v_position bigint;
+    v_ids bigint[];
     v_gone integer;
 begin
     perform queen.require_read_committed();
     moved := 0;
     select * into q from queen.queues y where y.name = p_queue and y.deleted_at is null;
     select g.id into v_group from queen.consumer_groups g where g.queue_id = q.id and g.name = p_group;
-    for x in select p.id, p.first_seq, p.last_seq from queen.partitions p
+    -- All partitions before the first lease row: a loop over the locking query would fetch it in portions
+    -- and wait for the later partitions with lease rows in hand.
+    select array_agg(h.id) into v_ids from (
+        select p.id from queen.partitions p
         where p.id in (
             select y.id from queen.partitions y
             where y.queue_id = q.id and y.id > p_after and (p_partition is null or y.name = p_partition)
             order by y.id limit p_limit
         )
         order by p.id for share
+    ) h;
+    for x in select p.id, p.first_seq, p.last_seq from queen.partitions p
+        where p.id = any (v_ids) order by p.id
     loop
         last_id := x.id;
         select l.* into r from queen.partition_leases l
@@ -44,19 +51,26 @@ begin
         r.closed_returned := null; r.closed_dead := null;
         r.position := v_position;
         r.settled := '{}';
-        r.moved_at := v_at;
-        delete from queen.retries y where y.partition_id = x.id and y.group_id = v_group;
-        r.retrying := false;
-        -- What comes again is no dead letter any more, nor given back; what is gone from the log stays one.
+        -- What comes again is no dead letter any more. What was given back comes in its place, or is passed
+        -- over, unless it is gone from the log: then it stays as it is.
         with gone as (
             delete from queen.dead_letters d
-            where d.partition_id = x.id and d.group_id = v_group
-                and d.seq > v_position and d.seq >= x.first_seq
+            where d.partition_id = x.id and d.group_id = v_group and d.seq >= x.first_seq
+                and (d.seq > v_position or d.redriven_at is not null)
             returning d.redriven_at
         )
         select count(*) filter (where g.redriven_at is not null) into v_gone from gone g;
         r.redriven_count := r.redriven_count - v_gone;
-        delete from queen.position_marks m where m.partition_id = x.id and m.position > v_position;
+        delete from queen.retries y
+        where y.partition_id = x.id and y.group_id = v_group and not exists (
+            select 1 from queen.dead_letters d
+            where d.partition_id = x.id and d.group_id = v_group and d.seq = y.seq
+        );
+        r.retrying := exists (
+            select 1 from queen.retries y where y.partition_id = x.id and y.group_id = v_group
+        );
+        update queen.position_marks m set position = v_position
+        where m.partition_id = x.id and m.position > v_position;
         r.ready_at := queen.next_ready(r, q, v_at);
         perform queen.store(r);
         moved := moved + 1;

@@ -90,7 +90,6 @@ create table queen.partition_leases (
     closed_returned int8multirange,
     closed_dead int8multirange,
     retrying boolean not null default false,         -- there are rows in retries
-    moved_at timestamptz not null default '-infinity', -- when the group last settled something here
     redriven_count integer not null default 0,       -- dead letters given back and not yet settled
     ready_at timestamptz,                            -- when a pop may take the row; null: nothing known
     primary key (partition_id, group_id),
