@@ -152,8 +152,13 @@ class Broker:
         ``wait_seconds`` None waits as long as the settings say, and never longer than their
         maximum. ``abandoned`` says whether the caller is gone; it is asked right before
         anything is taken, every second of a wait, and once more when something was, which is
-        then given back (O-15). Raises Overloaded where too many are waiting.
+        then given back (O-15). Raises Overloaded where too many are waiting, NotSupported for
+        a scope or an attempt id that the backend cannot honour.
         """
+        if request.namespace is not None or request.task is not None:
+            self.capabilities.require("prio")
+        if request.attempt_id is not None:
+            self.capabilities.require("popretry")
         settings = self.settings
         request, defaulted = self._with_defaults(request)
         if wait_seconds is None:
@@ -191,18 +196,23 @@ class Broker:
 
     def _attempt(self, request: m.PopRequest, abandoned: Abandoned | None) -> m.Claim:
         claim = self.backend.pop(request)
-        if claim.lease_id is not None and abandoned is not None and abandoned():
-            self.give_back(claim)
+        if claim.lease_id is None or request.attempt_id is not None:
+            return claim
+        if abandoned is not None and abandoned():
+            self.give_back(claim, request)
             return m.Claim(group=request.group)
         return claim
 
-    def give_back(self, claim: m.Claim) -> None:
+    def give_back(self, claim: m.Claim, request: m.PopRequest) -> None:
         """Release a claim whose answer reached nobody, uncharged, as far as that is possible.
 
-        An autoAck claim is settled and stays so; without the feature ``release``, and when
-        the store fails, the lease runs out as usual.
+        An autoAck claim is settled and stays so, and one with an attempt id is kept: its repeat
+        fetches it, and may have done so already over another connection. Without the feature
+        ``release``, and when the store fails, the lease runs out as usual.
         """
-        if claim.lease_id is None or "release" not in self.capabilities.features:
+        if claim.lease_id is None or request.attempt_id is not None:
+            return
+        if "release" not in self.capabilities.features:
             return
         try:
             self.backend.release(claim.lease_id)
@@ -264,6 +274,21 @@ class Broker:
         """Set the recorded start of a group; return how many records changed."""
         m.check_name(group, "consumerGroup")
         return self.backend.restart_subscription(group, from_us)
+
+    def seek(self, target: m.Seek) -> int:
+        """Move a group's position; return how many partitions were moved."""
+        self.capabilities.require("seek")
+        return self.backend.seek(target)
+
+    def redrive(self, wanted: m.DeadLetterFilter) -> int:
+        """Give dead letters back to their groups; return how many."""
+        self.capabilities.require("redrive")
+        return self.backend.redrive(wanted)
+
+    def purge(self, wanted: m.DeadLetterFilter) -> int:
+        """Delete dead letters for good; return how many."""
+        self.capabilities.require("redrive")
+        return self.backend.purge(wanted)
 
     def dead_letters(self, wanted: m.DeadLetterFilter) -> m.DeadLetters:
         """Return a page of dead letters, newest first."""

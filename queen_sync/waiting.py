@@ -1,10 +1,15 @@
 """Who waits for what, and who is woken.
 
 A pop that waits registers first, then tries, then sleeps on its own event: no connection is
-held and nothing is polled. Waiters that ask for the same (queue, group, partition or any)
-form a lane. A hint for a queue wakes one waiter of each of its lanes; whoever is woken and
-gets something wakes the next, and so does whoever leaves without having used its wake. So a
-thousand waiters do not stampede, and none is forgotten (O-17).
+held and nothing is polled. Waiters that ask for the same (queue, or namespace and task; group;
+partition or any) form a lane. A hint for a queue wakes one waiter of each of its lanes, and of
+each lane of a namespace or task, since the hint does not say which of them the queue is in;
+whoever is woken and gets something wakes the next, and so does whoever leaves without having
+used its wake. So a thousand waiters do not stampede, and none is forgotten (O-17).
+
+Pops that repeat one another (C-13) are given the same claim, wherever they stand in their
+lane: when one gets it, the others are woken too, and none of them ends empty without a last
+look, since the claim may have been given to one that waits in another process.
 
 One attendant thread per process, running only while somebody waits, does what hints cannot:
 it wakes a lane at the instant at which time alone makes something available, looks
@@ -40,20 +45,33 @@ _log = logging.getLogger(__name__)
 
 
 class Key(NamedTuple):
-    """What the waiters of a lane have in common."""
+    """What the waiters of a lane have in common; no queue where they name a scope."""
 
     queue: str
+    namespace: str | None
+    task: str | None
     group: str
     partition: str | None
+
+
+class Attempt(NamedTuple):
+    """What pops that repeat one another have in common: the scope of an id, and the id."""
+
+    queue: str
+    namespace: str | None
+    task: str | None
+    group: str
+    attempt_id: str
 
 
 class _Waiter:
     """One waiting pop. ``woken``: it owes the lane a try, or to wake somebody else."""
 
-    __slots__ = ("abandoned", "event", "gone", "lane", "woken")
+    __slots__ = ("abandoned", "attempt", "event", "gone", "lane", "woken")
 
-    def __init__(self, lane: _Lane, abandoned: Abandoned | None) -> None:
+    def __init__(self, lane: _Lane, attempt: Attempt | None, abandoned: Abandoned | None) -> None:
         self.lane = lane
+        self.attempt = attempt
         self.abandoned = abandoned
         self.event = threading.Event()
         self.woken = False
@@ -75,16 +93,20 @@ class _Lane:
     def wake_one(self) -> None:
         """Wake the first that sleeps; while none does, tell one that is trying to try again."""
         if self.asleep:
-            waiter, _ = self.asleep.popitem(last=False)
-            self.trying[waiter] = None
-            waiter.woken = True
-            waiter.event.set()
+            self.wake(next(iter(self.asleep)))
             return
         # It may have looked before the change was there to be seen.
         for waiter in self.trying:
             if not waiter.woken:
                 waiter.woken = True
                 return
+
+    def wake(self, waiter: _Waiter) -> None:
+        """Wake this one; if it is trying, have it try again."""
+        self.asleep.pop(waiter, None)
+        self.trying[waiter] = None
+        waiter.woken = True
+        waiter.event.set()
 
 
 class Waiting:
@@ -100,6 +122,9 @@ class Waiting:
         self._changed = threading.Condition(self._lock)
         self._lanes: dict[Key, _Lane] = {}
         self._of_queue: dict[str, dict[_Lane, None]] = {}
+        """By the name of a queue; those of a namespace or task, which any queue may be in, by
+        the empty one."""
+        self._of_attempt: dict[Attempt, dict[_Waiter, None]] = {}
         self._count = 0
         self._dues: list[tuple[float, int, _Lane]] = []
         self._ticket = itertools.count()
@@ -158,10 +183,13 @@ class Waiting:
                 if self._sleep(waiter, first=owes):
                     waiter.event.wait(max(0.0, deadline - time.monotonic()))
                 owes = False
-                if not waiter.woken and (waiter.gone or time.monotonic() >= deadline):
+                if waiter.woken:
+                    continue
+                over = time.monotonic() >= deadline
+                if waiter.gone or (over and waiter.attempt is None):
                     break
         finally:
-            self._leave(waiter, pass_on=owes)
+            self._leave(waiter, pass_on=owes, found=bool(claim))
         return claim
 
     def wake(self, hint: Hint) -> None:
@@ -171,7 +199,7 @@ class Waiting:
                 for lane in self._lanes.values():
                     lane.wake_one()
                 return
-            for queue in hint:
+            for queue in ("", *hint):
                 for lane in self._of_queue.get(queue, ()):
                     lane.wake_one()
 
@@ -195,7 +223,9 @@ class Waiting:
 
     def _join(self, request: m.PopRequest, abandoned: Abandoned | None) -> _Waiter | None:
         """Register a waiter as one that is trying; None where the limit is reached."""
-        key = Key(request.queue, request.group, request.partition)
+        scope = (request.queue, request.namespace, request.task, request.group)
+        key = Key(*scope, request.partition)
+        attempt = None if request.attempt_id is None else Attempt(*scope, request.attempt_id)
         with self._lock:
             if self._count >= self._limit:
                 return None
@@ -203,8 +233,10 @@ class Waiting:
             if lane is None:
                 lane = self._lanes[key] = _Lane(key)
                 self._of_queue.setdefault(key.queue, {})[lane] = None
-            waiter = _Waiter(lane, abandoned)
+            waiter = _Waiter(lane, attempt, abandoned)
             lane.trying[waiter] = None
+            if attempt is not None:
+                self._of_attempt.setdefault(attempt, {})[waiter] = None
             self._count += 1
             return waiter
 
@@ -238,8 +270,16 @@ class Waiting:
                 self._changed.notify_all()
             return True
 
-    def _leave(self, waiter: _Waiter, *, pass_on: bool) -> None:
+    def _leave(self, waiter: _Waiter, *, pass_on: bool, found: bool) -> None:
         with self._lock:
+            if waiter.attempt is not None:
+                repeats = self._of_attempt[waiter.attempt]
+                del repeats[waiter]
+                if found:
+                    for repeat in repeats:
+                        repeat.lane.wake(repeat)
+                if not repeats:
+                    del self._of_attempt[waiter.attempt]
             lane = waiter.lane
             lane.asleep.pop(waiter, None)
             lane.trying.pop(waiter, None)

@@ -53,7 +53,7 @@ _FULL = re.compile(
     r"Current: (?P<depth>\d+), Batch: (?P<pushed>\d+)",
     re.DOTALL,
 )
-"""The text of a full queue: the only place that says how many were pushed."""
+"""The text of a full queue: where older servers say how many were pushed, and all the rest."""
 _EXCERPT = 200
 
 
@@ -66,6 +66,7 @@ class _ErrorBody(msgspec.Struct, rename="camel"):
     queue: str | None = None
     max_queue_size: int | None = None
     queue_depth: int | None = None
+    batch: int | None = None
 
 
 def of_transport(error: httpx.TransportError, call: str, *, reads: bool) -> errors.BackendError:
@@ -123,7 +124,7 @@ def _queue_full(body: _ErrorBody, text: str) -> errors.QueueFull:
         queue if body.queue is None else body.queue,
         int(limit) if body.max_queue_size is None else body.max_queue_size,
         int(depth) if body.queue_depth is None else body.queue_depth,
-        int(pushed),
+        int(pushed) if body.batch is None else body.batch,
     )
 
 

@@ -129,9 +129,15 @@ class RemoteBackend(Backend):
 
         The server caps the wait at its own limit. An empty claim means that it ran out.
         """
-        segments = [*_API, "pop", "queue", request.queue]
+        segments = [*_API, "pop"]
+        if request.namespace is not None or request.task is not None:
+            self.capabilities.require("prio")
+        else:
+            segments += ["queue", request.queue]
         if request.partition is not None:
             segments += ["partition", request.partition]
+        if request.attempt_id is not None:
+            self.capabilities.require("popretry")
         response = self._calls.send(
             "GET",
             *segments,
@@ -230,6 +236,15 @@ class RemoteBackend(Backend):
         )
         return self._calls.read(response, wire_client.decode_restarted)
 
+    def seek(self, target: m.Seek) -> int:
+        self.capabilities.require("seek")
+        segments = [*_API, "consumer-groups", target.group, "queues", target.queue]
+        if target.partition is not None:
+            segments += ["partitions", target.partition]
+        body = wire_client.encode_seek(target)
+        response = self._calls.send("POST", *segments, "seek", body=body)
+        return self._calls.read(response, wire_client.decode_sought)
+
     # --------------------------------------------------------------------- browse
 
     def dead_letters(self, wanted: m.DeadLetterFilter) -> m.DeadLetters:
@@ -237,6 +252,22 @@ class RemoteBackend(Backend):
         query = wire_client.dead_letter_query(wanted)
         response = self._calls.send("GET", *_API, "dlq", query=query, reads=True)
         return self._calls.read(response, wire_client.decode_dead_letters, reads=True)
+
+    def redrive(self, wanted: m.DeadLetterFilter) -> int:
+        self.capabilities.require("redrive")
+        body = wire_client.dead_letter_body(wanted)
+        response = self._calls.send("POST", *_API, "dlq", "redrive", body=body)
+        return self._calls.read(response, wire_client.decode_count)
+
+    def purge(self, wanted: m.DeadLetterFilter) -> int:
+        self.capabilities.require("redrive")
+        # Not in the body: on its way somebody may drop that of a DELETE, and all filters with it.
+        query = wire_client.dead_letter_filters(wanted)
+        response = self._calls.send("DELETE", *_API, "dlq", query=query)
+        return self._calls.read(response, wire_client.decode_count)
+
+    def removals(self, queue: str) -> Sequence[m.Removal]:  # noqa: ARG002  # the contract's
+        self._refuse("removals")
 
     # --------------------------------------------------------- upkeep and wake-ups
 
@@ -265,5 +296,5 @@ class RemoteBackend(Backend):
         )
 
     def _refuse(self, feature: str) -> NoReturn:
-        what = FEATURES.get(feature, "the server does this by itself")
+        what = FEATURES.get(feature, "the server keeps this to itself")
         raise errors.NotSupported(f"not over HTTP: {what} ({feature})", feature)

@@ -41,17 +41,27 @@ class Api:
             ("DELETE", "/api/v1/resources/queues/*", self._delete_queue),
             ("POST", "/api/v1/push", self._push),
             # No HEAD here: a pop takes messages (C-14).
-            ("GET", "/api/v1/pop/queue/*", self._pop),
-            ("GET", "/api/v1/pop/queue/*/partition/*", self._pop),
+            ("GET", "/api/v1/pop", self._pop_scope),
+            ("GET", "/api/v1/pop/queue/*", self._pop_queue),
+            ("GET", "/api/v1/pop/queue/*/partition/*", self._pop_queue),
+            # The same three as older clients ask for them.
+            ("GET", "/api/v1/pop/ns/*", self._pop_labels),
+            ("GET", "/api/v1/pop/ns/*/task/*", self._pop_labels),
+            ("GET", "/api/v1/pop/ns/*/task/*/queue/*", self._pop_dotted),
             ("POST", "/api/v1/ack", self._ack),
             ("POST", "/api/v1/ack/batch", self._ack_batch),
             ("POST", "/api/v1/lease/*/extend", self._extend),
             ("POST", "/api/v1/transaction", self._transaction),
             ("GET", "/api/v1/dlq", self._dead_letters),
             ("HEAD", "/api/v1/dlq", self._dead_letters),
+            ("DELETE", "/api/v1/dlq", self._purge),
+            ("POST", "/api/v1/dlq/redrive", self._redrive),
+            ("POST", "/api/v1/messages/*/*/retry", self._retry),
             ("DELETE", "/api/v1/consumer-groups/*", self._delete_group),
             ("DELETE", "/api/v1/consumer-groups/*/queues/*", self._delete_group),
             ("POST", "/api/v1/consumer-groups/*/subscription", self._restart),
+            ("POST", "/api/v1/consumer-groups/*/queues/*/seek", self._seek),
+            ("POST", "/api/v1/consumer-groups/*/queues/*/partitions/*/seek", self._seek),
         ):
             self._table.add(method, pattern, handler)
 
@@ -97,14 +107,33 @@ class Api:
         receipts = self._broker.push(items, create=create)
         return json_answer(wire.encode_receipts(receipts), 201)
 
-    def _pop(self, environ: dict[str, Any], parameters: list[str]) -> flask.Response:
-        queue, partition = parameters[0], parameters[1] if len(parameters) > 1 else None
-        request, wait_seconds = wire.decode_pop(queue, partition, paths.query(environ))
+    def _pop_scope(self, environ: dict[str, Any], _: list[str]) -> flask.Response:
+        query = paths.query(environ)
+        namespace, task = wire.decode_scope(query)
+        return self._pop(environ, *wire.decode_pop(query, namespace=namespace, task=task))
+
+    def _pop_queue(self, environ: dict[str, Any], parameters: list[str]) -> flask.Response:
+        queue, partition = _with_optional(parameters)
+        query = paths.query(environ)
+        return self._pop(environ, *wire.decode_pop(query, queue=queue, partition=partition))
+
+    def _pop_labels(self, environ: dict[str, Any], parameters: list[str]) -> flask.Response:
+        namespace, task = _with_optional(parameters)
+        query = paths.query(environ)
+        return self._pop(environ, *wire.decode_pop(query, namespace=namespace, task=task))
+
+    def _pop_dotted(self, environ: dict[str, Any], parameters: list[str]) -> flask.Response:
+        queue = wire.dotted_queue(*parameters)
+        return self._pop(environ, *wire.decode_pop(paths.query(environ), queue=queue))
+
+    def _pop(
+        self, environ: dict[str, Any], request: m.PopRequest, wait_seconds: float | None
+    ) -> flask.Response:
         claim = self._broker.pop(request, wait_seconds, hang_up_check(environ))
         if claim:
             body = wire.encode_claim(claim)
             answer = flask.Response(
-                ReceiptedBody(body, lambda: self._broker.give_back(claim)),
+                ReceiptedBody(body, lambda: self._broker.give_back(claim, request)),
                 content_type="application/json",
             )
             answer.content_length = len(body)
@@ -151,7 +180,7 @@ class Api:
     # ----------------------------------------------------------- groups, dead letters
 
     def _delete_group(self, environ: dict[str, Any], parameters: list[str]) -> flask.Response:
-        group, queue = parameters[0], parameters[1] if len(parameters) > 1 else None
+        group, queue = _with_optional(parameters)
         forget = wire.decode_switch(paths.query(environ), "deleteMetadata", default=True)
         count = self._broker.delete_group(group, queue=queue, keep_subscription=not forget)
         return json_answer(wire.encode_deleted_group(group, queue, count, metadata_deleted=forget))
@@ -161,6 +190,27 @@ class Api:
         from_us = wire.decode_restart(self._body())
         count = self._broker.restart_subscription(group, from_us)
         return json_answer(wire.encode_restarted(group, from_us, count))
+
+    def _seek(self, _: dict[str, Any], parameters: list[str]) -> flask.Response:
+        group, queue, *partition = parameters
+        target = wire.decode_seek(self._body(), group, queue, partition[0] if partition else None)
+        return json_answer(wire.encode_sought(target, self._broker.seek(target)))
+
+    def _redrive(self, environ: dict[str, Any], _: list[str]) -> flask.Response:
+        wanted = wire.decode_dead_letter_choice(paths.query(environ), self._body())
+        return json_answer(wire.encode_count(self._broker.redrive(wanted)))
+
+    def _purge(self, environ: dict[str, Any], _: list[str]) -> flask.Response:
+        wanted = wire.decode_dead_letter_choice(paths.query(environ), self._body())
+        return json_answer(wire.encode_count(self._broker.purge(wanted)))
+
+    def _retry(self, environ: dict[str, Any], parameters: list[str]) -> flask.Response:
+        partition_id, transaction_id = parameters
+        query = paths.query(environ)
+        wanted = wire.decode_retry(query, self._body(), partition_id, transaction_id)
+        if not self._broker.redrive(wanted):
+            raise errors.MessageNotFound("Message not found or not in a failed state")
+        return json_answer(wire.encode_retried(partition_id, transaction_id))
 
     def _dead_letters(self, environ: dict[str, Any], _: list[str]) -> flask.Response:
         wanted = wire.decode_dead_letter_filter(paths.query(environ), self._settings.max_batch_size)
@@ -214,6 +264,12 @@ def _option_of(feature: str, options: Mapping[str, int | bool]) -> str | None:
         if OPTION_FEATURE.get(name) == feature and value != m.OPTION_DEFAULTS[name]:
             return wire.OPTION_NAMES[name]
     return None
+
+
+def _with_optional(parameters: list[str]) -> tuple[str, str | None]:
+    """Return the parameters of a path whose second one may be missing."""
+    first, *second = parameters
+    return first, second[0] if second else None
 
 
 def _empty() -> flask.Response:

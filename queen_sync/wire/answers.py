@@ -1,4 +1,4 @@
-"""Bodies of answers, written from values of the model.
+"""Bodies of answers to pushes, pops, acks and transactions, written from values of the model.
 
 Answers carry the keys of every generation of clients: several spellings of one value are
 meant. What is the same for all messages of a claim is written once and spliced in, and
@@ -7,14 +7,13 @@ payloads are copied as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from queen_sync import model as m
 from queen_sync.errors import MessageNotFound, QueenError
-from queen_sync.wire.options import OPTION_NAMES, write_options
 from queen_sync.wire.refusals import error_answer
 from queen_sync.wire.requests import RefusedAck
 from queen_sync.wire.texts import instant, instant_milliseconds, json_text
@@ -225,144 +224,3 @@ def encode_transaction_refused(
     return _json(
         {"transactionId": name, "success": False, **error_answer(error, text), "results": []}
     )
-
-
-# ------------------------------------------------------------------------ catalogue
-
-
-def encode_configured(done: m.Configured) -> bytes:
-    """Return the answer of a configure: the queue as it now is, and what changed."""
-    queue = done.queue
-    return _json(
-        {
-            "configured": True,
-            "queue": queue.name,
-            "namespace": queue.namespace,
-            "task": queue.task,
-            "queueId": queue.id,
-            "partitionId": queue.default_partition_id,
-            "options": write_options(queue.options),
-            "created": done.created,
-            "createdAt": instant(queue.created_us),
-            "changes": {OPTION_NAMES.get(name, name): each for name, each in done.changes.items()},
-        }
-    )
-
-
-def encode_deleted_queue(queue: str, *, existed: bool) -> bytes:
-    """Return the answer of the deletion of a queue."""
-    return _json({"deleted": True, "queue": queue, "existed": existed})
-
-
-def encode_deleted_group(
-    group: str, queue: str | None, partition_count: int, *, metadata_deleted: bool
-) -> bytes:
-    """Return the answer of the deletion of a group's progress, of one queue or of all."""
-    answer: dict[str, Any] = {"success": True, "consumerGroup": group}
-    if queue is not None:
-        answer["queueName"] = queue
-    answer |= {"deletedPartitions": partition_count, "metadataDeleted": metadata_deleted}
-    return _json(answer)
-
-
-def encode_restarted(group: str, from_us: int, changed_count: int) -> bytes:
-    """Return the answer of a group's new start."""
-    return _json(
-        {
-            "success": True,
-            "consumerGroup": group,
-            "newTimestamp": instant(from_us),
-            "rowsUpdated": changed_count,
-        }
-    )
-
-
-def encode_dead_letters(page: m.DeadLetters, wanted: m.DeadLetterFilter) -> bytes:
-    """Return a page of dead letters and how many there are in all."""
-    return _json(
-        {
-            "messages": [_dead_letter(each) for each in page.items],
-            "pagination": {"limit": wanted.limit, "offset": wanted.offset, "total": page.total},
-            "total": page.total,
-        }
-    )
-
-
-def _dead_letter(letter: m.DeadLetter) -> dict[str, Any]:
-    payload = msgspec.Raw(letter.payload)
-    return {
-        "id": letter.id,
-        "transactionId": letter.transaction_id,
-        "traceId": letter.trace_id,
-        "partitionId": letter.partition_id,
-        "queue": letter.queue,
-        "partition": letter.partition,
-        "consumerGroup": letter.group,
-        "errorMessage": letter.error,
-        "retryCount": letter.failure_count,
-        "deliveryCount": letter.delivery_count,
-        "data": payload,
-        "payload": payload,
-        "producerSub": None,
-        "createdAt": instant(letter.created_us),
-        "failedAt": instant(letter.failed_us),
-    }
-
-
-# --------------------------------------------------------------------------- server
-
-
-def encode_capabilities(
-    *,
-    features: Iterable[str],
-    durable: bool,
-    shared: bool,
-    max_batch: int,
-    max_payload_bytes: int,
-    clock_resolution_us: int,
-    version: str,
-) -> bytes:
-    """Return what the server can do."""
-    return _json(
-        {
-            "features": sorted(features),
-            "durable": durable,
-            "shared": shared,
-            "maxBatch": max_batch,
-            "maxPayloadBytes": max_payload_bytes,
-            "clockResolutionMicroseconds": clock_resolution_us,
-            "version": version,
-        }
-    )
-
-
-def encode_health(
-    *,
-    healthy: bool,
-    version: str,
-    worker_id: int,
-    uptime_seconds: float,
-    draining: bool,
-    stats: Mapping[str, int],
-    facts: Mapping[str, Any],
-) -> bytes:
-    """Return the health page; ``facts`` is what the store said of itself."""
-    return _json(
-        {
-            "status": "healthy" if healthy else "unhealthy",
-            "database": "connected" if healthy else "disconnected",
-            "server": "queen-sync",
-            "version": version,
-            "worker_id": worker_id,
-            "uptime": f"{int(uptime_seconds)}s",
-            "connections": facts.get("connections", 0),
-            "draining": draining,
-            "stats": {_camel(name): number for name, number in stats.items()},
-            "backend": facts,
-        }
-    )
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(other.capitalize() for other in others)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from queen_sync import model as m
-from queen_sync.errors import InvalidRequest, NotSupported
-from queen_sync.wire.texts import read_instant
+from queen_sync.errors import InvalidRequest
+from queen_sync.wire.texts import read_instant, read_uuid
 
 _MODES: Mapping[str, m.Subscription] = {
     "all": m.Subscription(mode="all"),
@@ -19,6 +21,10 @@ _MODES: Mapping[str, m.Subscription] = {
     "new-only": m.Subscription(mode="new"),
 }
 _NEW = m.Subscription(mode="new")
+DEAD_LETTER_FILTERS = frozenset(
+    {"queue", "consumerGroup", "partition", "partitionId", "transactionId", "from", "to"}
+)
+"""The names of what dead letters can be chosen by."""
 _MAX_DIGITS = 18
 """Longer numbers are cut to 10^18: they are beyond every limit."""
 
@@ -47,29 +53,58 @@ def _count(query: Query, *names: str) -> int:
 
 
 def decode_pop(
-    queue: str, partition: str | None, query: Query
+    query: Query,
+    *,
+    queue: str = "",
+    partition: str | None = None,
+    namespace: str | None = None,
+    task: str | None = None,
 ) -> tuple[m.PopRequest, float | None]:
-    """Return what to pop and how many seconds to wait for it; None: as long as is usual."""
+    """Return what to pop and how many seconds to wait for it; None: as long as is usual.
+
+    What is popped from, a queue or a namespace and task, is the caller's to say.
+    """
     group = query.get("consumerGroup") or m.QUEUE_MODE
-    auto_ack = decode_switch(query, "autoAck")
-    if query.get("attemptId"):
-        if auto_ack:
-            raise InvalidRequest("attemptId cannot be used with autoAck", "attemptId")
-        raise NotSupported("this server does not offer: attemptId", "attemptId")
     subscription = _subscription(query)
     request = m.PopRequest(
         queue=queue,
+        namespace=namespace,
+        task=task,
         group=group,
         partition=partition,
         max_messages=_count(query, "batch"),
         max_partitions=_count(query, "partitions", "maxPartitions") if partition is None else 1,
-        auto_ack=auto_ack,
+        auto_ack=decode_switch(query, "autoAck"),
         subscription=None if group == m.QUEUE_MODE else subscription,
+        attempt_id=query.get("attemptId") or None,
     )
     if not decode_switch(query, "wait"):
         return request, 0.0
     timeout = _number(query, "timeout")
     return request, None if timeout is None else max(0, timeout) / 1000
+
+
+def decode_scope(query: Query) -> tuple[str | None, str | None]:
+    """Return the namespace and the task that a query names, at least one of them.
+
+    There is no pop over all queues.
+    """
+    namespace, task = query.get("namespace") or None, query.get("task") or None
+    if namespace is None and task is None:
+        raise InvalidRequest("namespace or task is required", "namespace")
+    return namespace, task
+
+
+def dotted_queue(namespace: str, task: str, name: str) -> str:
+    """Return the full name of a queue that is named as a path of three parts.
+
+    Only the last part may hold dots: otherwise two paths would mean the same queue (C-18).
+    """
+    for part, field in ((namespace, "namespace"), (task, "task"), (name, "queue")):
+        m.check_name(part, field)
+        if "." in part and field != "queue":
+            raise InvalidRequest(f"{field} may not hold a dot in this path", field)
+    return f"{namespace}.{task}.{name}"
 
 
 def _subscription(query: Query) -> m.Subscription | None:
@@ -87,19 +122,27 @@ def _subscription(query: Query) -> m.Subscription | None:
 def decode_dead_letter_filter(query: Query, max_limit: int) -> m.DeadLetterFilter:
     """Return which dead letters are asked for; a page is at most ``max_limit`` long."""
     limit, offset = _number(query, "limit"), _number(query, "offset")
-    queue = query.get("queue") or None
-    group = query.get("consumerGroup") or None
-    partition = query.get("partition") or None
-    for name, field in ((queue, "queue"), (group, "consumerGroup"), (partition, "partition")):
-        if name is not None:
-            m.check_name(name, field)
-    start, end = query.get("from"), query.get("to")
-    return m.DeadLetterFilter(
-        queue=queue,
-        group=group,
-        partition=partition,
-        failed_from_us=read_instant(start, "from") if start else None,
-        failed_to_us=read_instant(end, "to") if end else None,
+    return msgspec.structs.replace(
+        choose_dead_letters({name: value for name, value in query.items() if value}),
         limit=100 if limit is None or limit < 0 else min(limit, max_limit),
         offset=0 if offset is None or offset < 0 else offset,
+    )
+
+
+def choose_dead_letters(given: Query) -> m.DeadLetterFilter:
+    """Return the filter that the given names make; those that are no filters are passed over."""
+    for field in ("queue", "consumerGroup", "partition", "transactionId"):
+        if field in given:
+            m.check_name(given[field], field)
+    partition_id, start, end = given.get("partitionId"), given.get("from"), given.get("to")
+    if partition_id is not None:
+        partition_id = read_uuid(partition_id, "partitionId must be a UUID", "partitionId")
+    return m.DeadLetterFilter(
+        queue=given.get("queue"),
+        group=given.get("consumerGroup"),
+        partition=given.get("partition"),
+        partition_id=partition_id,
+        transaction_id=given.get("transactionId"),
+        failed_from_us=None if start is None else read_instant(start, "from"),
+        failed_to_us=None if end is None else read_instant(end, "to"),
     )

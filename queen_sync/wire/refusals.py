@@ -22,6 +22,7 @@ def error_answer(error: QueenError, text: str) -> dict[str, Any]:
             "maxQueueSize": error.max_queue_size,
             "queueDepth": error.depth,
             "remainingCapacity": error.remaining,
+            "batch": error.pushed,
         }
     if error.index is not None:
         answer["index"] = error.index

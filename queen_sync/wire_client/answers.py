@@ -1,4 +1,4 @@
-"""Answers that a client gets, read into values of the model.
+"""Answers to pushes, pops, acks and transactions, read into values of the model.
 
 They are read leniently, since an older server leaves keys out: an id that is none of ours
 gives ``seq`` 0, and a code that is missing is told from the text. What makes no sense at
@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import msgspec
 
 from queen_sync import ids
 from queen_sync import model as m
-from queen_sync.backends.base import Capabilities
 from queen_sync.clock import to_us
-from queen_sync.wire.options import OPTION_NAMES
 
-_OPTION_OF = {wire: name for name, wire in OPTION_NAMES.items()}
 _REASON_CODES = (
     ("not found", "MESSAGE_NOT_FOUND"),
     ("leaseid is required", "LEASE_REQUIRED"),
@@ -38,11 +35,13 @@ _STATUS_OF: Mapping[m.Outcome, m.Status] = {
 _STATUSES: frozenset[str] = frozenset(_STATUS_OF.values())
 
 
-def _us(at: datetime | None) -> int:
+def us(at: datetime | None) -> int:
+    """Return an instant of an answer; 0 where it is missing."""
     return 0 if at is None else to_us(at)
 
 
-def _seq(message_id: str) -> int:
+def seq_of(message_id: str) -> int:
+    """Return the seq that a message id holds; 0 where it is none of ours."""
     found = ids.address(message_id)
     return 0 if found is None else found.seq
 
@@ -53,49 +52,14 @@ def code_of(reason: str | None, otherwise: str) -> str:
     return next((code for part, code in _REASON_CODES if part in text), otherwise)
 
 
-class _Answer(msgspec.Struct, rename="camel"):
+class Answer(msgspec.Struct, rename="camel"):
     """Part of an answer: keys that it does not name are passed over."""
-
-
-# ------------------------------------------------------------------------ configure
-
-
-class _ConfiguredAnswer(_Answer):
-    queue: str
-    queue_id: str = ""
-    partition_id: str = ""
-    namespace: str | None = None
-    task: str | None = None
-    options: dict[str, int | bool] = {}
-    created: bool = False
-    created_at: datetime | None = None
-    changes: dict[str, m.Change] = {}
-
-
-_CONFIGURED = msgspec.json.Decoder(_ConfiguredAnswer)
-
-
-def decode_configured(body: bytes) -> m.Configured:
-    """Read the answer to a configure; options of other servers are passed over."""
-    answer = _CONFIGURED.decode(body)
-    options = {_OPTION_OF[k]: v for k, v in answer.options.items() if k in _OPTION_OF}
-    queue = m.Queue(
-        id=answer.queue_id,
-        name=answer.queue,
-        namespace=answer.namespace or "",
-        task=answer.task or "",
-        options=m.QueueOptions(**cast(dict[str, Any], options)),
-        default_partition_id=answer.partition_id,
-        created_us=_us(answer.created_at),
-    )
-    changes = {_OPTION_OF.get(key, key): change for key, change in answer.changes.items()}
-    return m.Configured(queue=queue, created=answer.created, changes=changes)
 
 
 # ----------------------------------------------------------------------------- push
 
 
-class _ReceiptAnswer(_Answer):
+class _ReceiptAnswer(Answer):
     status: str
     index: int | None = None
     message_id: str = msgspec.field(name="message_id", default="")
@@ -125,7 +89,7 @@ def decode_receipts(body: bytes, items: Sequence[m.NewMessage]) -> list[m.Receip
             queue=item.queue,
             partition=answer.partition or item.partition,
             partition_id=answer.partition_id,
-            seq=_seq(answer.message_id),
+            seq=seq_of(answer.message_id),
             trace_id=answer.trace_id,
             depth=answer.queue_depth,
             remaining=answer.remaining_capacity,
@@ -143,7 +107,7 @@ def _stored(status: str) -> Literal["queued", "duplicate"]:
 # ------------------------------------------------------------------------------ pop
 
 
-class _MessageAnswer(_Answer):
+class MessageAnswer(Answer):
     id: str
     transaction_id: str
     partition_id: str
@@ -158,8 +122,8 @@ class _MessageAnswer(_Answer):
     priority: int = 0
 
 
-class _ClaimAnswer(_Answer):
-    messages: list[_MessageAnswer | None] = []
+class _ClaimAnswer(Answer):
+    messages: list[MessageAnswer | None] = []
     lease_id: str | None = None
     lease_expires_at: datetime | None = None
     partitions_claimed: int | None = None
@@ -185,7 +149,7 @@ def decode_claim(body: bytes, request: m.PopRequest, *, ignored: bool) -> m.Clai
     )
 
 
-def _message(found: _MessageAnswer, request: m.PopRequest) -> m.Message:
+def _message(found: MessageAnswer, request: m.PopRequest) -> m.Message:
     failures = found.retry_count or 0
     return m.Message(
         id=found.id,
@@ -193,9 +157,9 @@ def _message(found: _MessageAnswer, request: m.PopRequest) -> m.Message:
         queue=found.queue or request.queue,
         partition=found.partition,
         partition_id=found.partition_id,
-        seq=_seq(found.id),
+        seq=seq_of(found.id),
         payload=bytes(found.data),
-        created_us=_us(found.created_at),
+        created_us=us(found.created_at),
         trace_id=found.trace_id,
         delivery_count=found.delivery_count or failures + 1,
         failure_count=failures,
@@ -207,7 +171,7 @@ def _message(found: _MessageAnswer, request: m.PopRequest) -> m.Message:
 # ------------------------------------------------------------------- ack and extend
 
 
-class _AckedAnswer(_Answer):
+class _AckedAnswer(Answer):
     success: bool = False
     status: str | None = None
     already: bool = False
@@ -252,7 +216,7 @@ def _acked(answer: _AckedAnswer, ack: m.Ack) -> m.Acked:
     )
 
 
-class _ExtendedAnswer(_Answer):
+class _ExtendedAnswer(Answer):
     success: bool = False
     error: str | None = None
     expires_at: datetime | None = None
@@ -286,7 +250,7 @@ class _Result(_AckedAnswer):
     remaining_capacity: int | None = None
 
 
-class _TransactedAnswer(_Answer):
+class _TransactedAnswer(Answer):
     success: bool = False
     repeated: bool = False
     results: list[_Result] = []
@@ -322,100 +286,8 @@ def _pushed(result: _Result, item: m.NewMessage) -> m.Receipt:
         queue=item.queue,
         partition=result.partition or item.partition,
         partition_id=result.partition_id or "",
-        seq=_seq(message_id),
+        seq=seq_of(message_id),
         trace_id=result.trace_id,
         depth=result.queue_depth,
         remaining=result.remaining_capacity,
     )
-
-
-# ------------------------------------------- groups, dead letters, what a server can do
-
-
-class _CapabilitiesAnswer(_Answer):
-    features: list[str]
-    durable: bool = False
-    shared: bool = False
-    max_batch: int = 10_000
-    max_payload_bytes: int = 16 * 1024 * 1024
-    clock_resolution_microseconds: int = 1
-
-
-def decode_capabilities(body: bytes) -> Capabilities:
-    """Read what a server says it can do."""
-    answer = msgspec.json.decode(body, type=_CapabilitiesAnswer)
-    return Capabilities(
-        features=frozenset(answer.features),
-        durable=answer.durable,
-        shared=answer.shared,
-        max_batch=answer.max_batch,
-        max_payload_bytes=answer.max_payload_bytes,
-        clock_resolution_us=answer.clock_resolution_microseconds,
-    )
-
-
-def decode_health(body: bytes) -> dict[str, Any]:
-    """Read a health page."""
-    return msgspec.json.decode(body, type=dict[str, Any])
-
-
-class _Deleted(_Answer):
-    existed: bool = True
-
-
-class _GroupDeleted(_Answer):
-    deleted_partitions: int = 0
-
-
-class _Restarted(_Answer):
-    rows_updated: int = 0
-
-
-def decode_deleted(body: bytes) -> bool:
-    """Read the answer to the deletion of a queue: whether there was one."""
-    return msgspec.json.decode(body, type=_Deleted).existed
-
-
-def decode_group_deleted(body: bytes) -> int:
-    """Read the answer to the deletion of a group: of how many partitions it knew."""
-    return msgspec.json.decode(body, type=_GroupDeleted).deleted_partitions
-
-
-def decode_restarted(body: bytes) -> int:
-    """Read how many records of a group's start changed."""
-    return msgspec.json.decode(body, type=_Restarted).rows_updated
-
-
-class _DeadLetterAnswer(_MessageAnswer):
-    consumer_group: str | None = None
-    failed_at: datetime | None = None
-
-
-class _DeadLettersAnswer(_Answer):
-    messages: list[_DeadLetterAnswer] = []
-    total: int | None = None
-
-
-def decode_dead_letters(body: bytes) -> m.DeadLetters:
-    """Read a page of dead letters."""
-    answer = msgspec.json.decode(body, type=_DeadLettersAnswer) if body else _DeadLettersAnswer()
-    items = [
-        m.DeadLetter(
-            id=found.id,
-            transaction_id=found.transaction_id,
-            queue=found.queue or "",
-            partition=found.partition,
-            partition_id=found.partition_id,
-            seq=_seq(found.id),
-            group=found.consumer_group or m.QUEUE_MODE,
-            payload=bytes(found.data),
-            created_us=_us(found.created_at),
-            failed_us=_us(found.failed_at),
-            trace_id=found.trace_id,
-            error=found.error_message,
-            failure_count=found.retry_count or 0,
-            delivery_count=found.delivery_count or found.retry_count or 1,
-        )
-        for found in answer.messages
-    ]
-    return m.DeadLetters(items=items, total=len(items) if answer.total is None else answer.total)

@@ -49,6 +49,12 @@ def encode_push(items: Sequence[m.NewMessage], *, create: bool) -> bytes:
 def pop_query(request: m.PopRequest, wait_seconds: float) -> dict[str, str]:
     """Return the query of a pop: what has its default is left out."""
     query = {"batch": str(request.max_messages)}
+    if request.namespace is not None:
+        query["namespace"] = request.namespace
+    if request.task is not None:
+        query["task"] = request.task
+    if request.attempt_id is not None:
+        query["attemptId"] = request.attempt_id
     if request.group != m.QUEUE_MODE:
         query["consumerGroup"] = request.group
     if request.max_partitions > 1:
@@ -112,17 +118,43 @@ def encode_restart(from_us: int) -> bytes:
     return msgspec.json.encode({"subscriptionTimestamp": instant(from_us)})
 
 
+def encode_seek(target: m.Seek) -> bytes:
+    """Return the body that moves a group's position."""
+    if target.from_us is not None:
+        return msgspec.json.encode({"timestamp": instant(target.from_us)})
+    return msgspec.json.encode({"toStart": True} if target.to == "start" else {"toEnd": True})
+
+
+def dead_letter_filters(wanted: m.DeadLetterFilter) -> dict[str, str]:
+    """Return what dead letters are chosen by; names are checked, since a filter checks none.
+
+    One that the wire would take for none must not go out: it would choose them all.
+    """
+    start, end = wanted.failed_from_us, wanted.failed_to_us
+    given = {
+        "queue": wanted.queue,
+        "consumerGroup": wanted.group,
+        "partition": wanted.partition,
+        "partitionId": wanted.partition_id,
+        "transactionId": wanted.transaction_id,
+        "from": None if start is None else instant(start),
+        "to": None if end is None else instant(end),
+    }
+    filters = {name: value for name, value in given.items() if value is not None}
+    for name, value in filters.items():
+        m.check_name(value, name)
+    return filters
+
+
 def dead_letter_query(wanted: m.DeadLetterFilter) -> dict[str, str]:
     """Return the query of a dead-letter listing."""
-    query = {"limit": str(wanted.limit), "offset": str(wanted.offset)}
-    if wanted.queue is not None:
-        query["queue"] = wanted.queue
-    if wanted.group is not None:
-        query["consumerGroup"] = wanted.group
-    if wanted.partition is not None:
-        query["partition"] = wanted.partition
-    if wanted.failed_from_us is not None:
-        query["from"] = instant(wanted.failed_from_us)
-    if wanted.failed_to_us is not None:
-        query["to"] = instant(wanted.failed_to_us)
-    return query
+    return {
+        "limit": str(wanted.limit),
+        "offset": str(wanted.offset),
+        **dead_letter_filters(wanted),
+    }
+
+
+def dead_letter_body(wanted: m.DeadLetterFilter) -> bytes:
+    """Return the body that chooses the dead letters of a redrive."""
+    return msgspec.json.encode(dead_letter_filters(wanted))

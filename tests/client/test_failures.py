@@ -165,8 +165,9 @@ def test_an_error_without_a_code_goes_by_its_status(scripted, scripts, status, k
     assert "because" in error.message
 
 
-def test_a_full_queue_comes_back_with_its_figures(scripted, scripts):
-    """C-06: the caller can tell how much would fit."""
+@pytest.mark.parametrize("said", [{"batch": 5, "error": "full"}, {}], ids=["keys", "text"])
+def test_a_full_queue_comes_back_with_its_figures(scripted, scripts, said):
+    """C-06: the caller can tell how much would fit; older servers say it only in the text."""
     sent = errors.QueueFull("invoices", 100, 98, 5)
     body = {
         "error": sent.message,
@@ -175,6 +176,7 @@ def test_a_full_queue_comes_back_with_its_figures(scripted, scripts):
         "maxQueueSize": 100,
         "queueDepth": 98,
         "remainingCapacity": 2,
+        **said,
     }
     script = scripts["answer"]("429 Full", json.dumps(body).encode(), headers="Retry-After: 7\r\n")
     error = push_error(scripted(script).url)
@@ -331,11 +333,12 @@ def test_features_are_what_the_server_offers_and_the_wire_carries(scripted, scri
         (lambda queen: queen.queue("q"), "browse"),
         (lambda queen: queen.queues(), "browse"),
         (lambda queen: queen.groups("q"), "browse"),
+        (lambda queen: queen.removals("q"), "removals"),
         (lambda queen: queen.sweep(), "sweep"),
         (lambda queen: queen.next_ready_in(m.PopRequest(queue="q")), "next_ready_in"),
         (lambda queen: queen.listen(lambda hint: None), "listen"),
     ],
-    ids=["queue", "queues", "groups", "sweep", "next_ready_in", "listen"],
+    ids=["queue", "queues", "groups", "removals", "sweep", "next_ready_in", "listen"],
 )
 def test_what_the_wire_cannot_carry_is_refused_by_name(closed_port, call, feature):
     """Refused without a call: nobody listens there."""

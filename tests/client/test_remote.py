@@ -41,10 +41,10 @@ def test_a_configured_queue_comes_back_as_the_store_has_it(queen, store):
 
 def test_an_option_that_the_server_cannot_honour_is_refused(queen, store):
     """O-14, with the name of the feature."""
-    missing = "evict"
+    missing = "enc"
     assert missing not in store.capabilities.features
     with pytest.raises(errors.NotSupported) as raised:
-        queen.configure("invoices", {"ttl_seconds": 5})
+        queen.configure("invoices", {"encryption_enabled": True})
     assert raised.value.feature == missing
 
 

@@ -70,9 +70,9 @@ def test_an_extend_has_bounds(broker, seconds):
 def test_an_option_without_effect_is_refused_before_the_backend_sees_it(broker, backend):
     """O-14."""
     with pytest.raises(NotSupported) as caught:
-        broker.configure("q", {"priority": 1})
-    assert caught.value.feature == "prio"
-    assert broker.configure("q", {"priority": 0}).created
+        broker.configure("q", {"encryption_enabled": True})
+    assert caught.value.feature == "enc"
+    assert broker.configure("q", {"encryption_enabled": False}).created
     with pytest.raises(InvalidRequest):
         broker.configure("q", {"leaseTime": 1})
 
@@ -128,7 +128,7 @@ def test_what_cannot_be_given_back_runs_out_as_usual(broker, backend, clock):
     broker.push([_message()])
     claim = broker.pop(m.PopRequest(queue="q"))
     _limit(backend, features=backend.capabilities.features - {"release"})
-    broker.give_back(claim)
+    broker.give_back(claim, m.PopRequest(queue="q"))
     assert not broker.pop(m.PopRequest(queue="q"))
     clock.advance(300)
     assert broker.pop(m.PopRequest(queue="q"))
@@ -143,9 +143,9 @@ def test_giving_back_never_fails_the_caller(broker, backend, monkeypatch, caplog
         raise BackendUnavailable("gone for a moment")
 
     monkeypatch.setattr(backend, "release", fail)
-    broker.give_back(claim)
+    broker.give_back(claim, m.PopRequest(queue="q"))
     assert "gone for a moment" in caplog.text
     monkeypatch.setattr(backend, "release", original)
-    broker.give_back(claim)
-    broker.give_back(claim)
+    broker.give_back(claim, m.PopRequest(queue="q"))
+    broker.give_back(claim, m.PopRequest(queue="q"))
     assert broker.health().counters["claims_given_back"] == 1

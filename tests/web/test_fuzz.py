@@ -15,6 +15,7 @@ KEYS = st.sampled_from(
         "autoCreate", "acknowledgments", "consumerGroup", "partitionId", "status", "leaseId",
         "error", "operations", "type", "requiredLeases", "kv", "options", "namespace", "task",
         "leaseTime", "maxSize", "requireLeaseId", "seconds", "subscriptionTimestamp",
+        "toStart", "toEnd", "timestamp", "from", "to",
     ]
 )  # fmt: skip
 LEAVES = (
@@ -37,6 +38,7 @@ ITEM = st.fixed_dictionaries(
 ACK = st.fixed_dictionaries(
     {"transactionId": LEAVES}, optional={"status": LEAVES, "leaseId": LEAVES}
 )
+SEEK = st.fixed_dictionaries({}, optional={"toStart": LEAVES, "toEnd": LEAVES, "timestamp": LEAVES})
 NEARLY = {
     "/api/v1/configure": st.fixed_dictionaries(
         {"queue": st.just("q")}, optional={"options": VALUES, "task": LEAVES}
@@ -62,6 +64,15 @@ NEARLY = {
     "/api/v1/lease/x/extend": st.fixed_dictionaries({}, optional={"seconds": VALUES}),
     "/api/v1/consumer-groups/g/subscription": st.fixed_dictionaries(
         {}, optional={"subscriptionTimestamp": VALUES}
+    ),
+    "/api/v1/consumer-groups/g/queues/q/seek": SEEK,
+    "/api/v1/consumer-groups/g/queues/q/partitions/Default/seek": SEEK,
+    "/api/v1/dlq/redrive": st.dictionaries(
+        st.sampled_from(["queue", "consumerGroup", "partition", "partitionId", "from", "to"]),
+        LEAVES,
+    ),
+    "/api/v1/messages/0192aaaa-0000-8000-8000-00000000abcd/t/retry": st.fixed_dictionaries(
+        {}, optional={"consumerGroup": VALUES}
     ),
 }
 
@@ -113,11 +124,12 @@ def test_no_bytes_are_a_bug(http, backend, route):
     query=st.dictionaries(
         st.sampled_from(
             ["batch", "partitions", "consumerGroup", "autoAck", "subscriptionMode",
-             "subscriptionFrom", "from", "to", "limit", "offset", "queue", "attemptId"]
+             "subscriptionFrom", "from", "to", "limit", "offset", "queue", "attemptId",
+             "namespace", "task", "partitionId", "transactionId"]
         ),
         st.text(max_size=12) | st.integers(-(10**25), 10**25).map(str) | st.just("2026-01-01"),
     ),
-    path=st.sampled_from(["/api/v1/pop/queue/q", "/api/v1/dlq"]),
+    path=st.sampled_from(["/api/v1/pop/queue/q", "/api/v1/pop", "/api/v1/dlq"]),
 )  # fmt: skip
 def test_no_query_is_a_bug(http, query, path):
     assert http.get(path, query_string=query).status_code < 500
@@ -126,7 +138,9 @@ def test_no_query_is_a_bug(http, query, path):
 @FUZZ
 @given(
     path=st.text(alphabet="/%20ABCFfqaé\0\n.?#*", max_size=20),
-    prefix=st.sampled_from(["/", "/api/v1/pop/queue/", "/api/v1/consumer-groups/"]),
+    prefix=st.sampled_from(
+        ["/", "/api/v1/pop/queue/", "/api/v1/pop/ns/", "/api/v1/consumer-groups/"]
+    ),
     method=st.sampled_from(["GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"]),
 )
 def test_no_path_is_a_bug(http, prefix, path, method):

@@ -138,18 +138,6 @@ def test_unknown_parameters_are_passed_over(http):
     assert http.pop("q", autopilot="true", namespace="n", task="t", x="y")
 
 
-def test_an_attempt_id_is_refused_since_it_would_promise_too_much(http):
-    """O-14."""
-    answer = http.get("/api/v1/pop/queue/q?attemptId=a")
-    assert (answer.status_code, answer.get_json()["code"]) == (409, "NOT_SUPPORTED")
-    answer = http.get("/api/v1/pop/queue/q?attemptId=a&autoAck=true")
-    assert (answer.status_code, answer.get_json()["field"]) == (400, "attemptId")
-
-
-def test_a_pop_without_queue_is_no_route(http):
-    assert http.get("/api/v1/pop").status_code == 404
-
-
 # ---------------------------------------------------------------------- groups (C-07)
 
 

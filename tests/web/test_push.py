@@ -111,6 +111,7 @@ def test_a_full_queue_refuses_the_whole_push_and_says_how_full_it_is(http):
         "maxQueueSize": 2,
         "queueDepth": 1,
         "remainingCapacity": 1,
+        "batch": 2,
     }
     assert http.pop("other") is None
     (receipt,) = http.push("invoices", 2)
