@@ -1,9 +1,9 @@
 """The memory backend: the reference model, for unit tests and as the oracle of the others.
 
 It says what the promises say, message by message and group by group, under one lock: nothing
-here is clever. `memory_state` holds a group's progress in a partition, `memory_store` the
-queues and the choice of a pop, `memory_acks` how acks and transactions are judged. All of it
-ends with the process.
+here is clever. `memory_partition` holds the messages, `memory_state` a group's progress in
+them, `memory_store` the queues; `memory_pushes`, `memory_pops` and `memory_acks` say how a
+push, a pop and an ack are judged. All of it ends with the process.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import Any
 
 import msgspec
 
-from queen_sync import ids
 from queen_sync import model as m
 from queen_sync.backends.base import Backend, Capabilities, Hint
 from queen_sync.backends.memory_acks import LOST, Judge, try_transaction
-from queen_sync.backends.memory_state import GroupState, Lease
-from queen_sync.backends.memory_store import QueueState, Store, choose
-from queen_sync.backends.memory_values import Stored
+from queen_sync.backends.memory_leases import Lease
+from queen_sync.backends.memory_pops import next_ready_us, pop
+from queen_sync.backends.memory_pushes import check_pushes, store_pushes
+from queen_sync.backends.memory_state import GroupState
+from queen_sync.backends.memory_store import QueueState, Store
 from queen_sync.clock import SECOND, Clock, SystemClock
 from queen_sync.errors import (
     BackendUnavailable,
@@ -54,6 +55,13 @@ class MemoryBackend(Backend):
                 "delay",
                 "window",
                 "cap",
+                "prio",
+                "popretry",
+                "seek",
+                "redrive",
+                "evict",
+                "retention",
+                "spread",
                 "clock",
             }
         ),
@@ -140,8 +148,7 @@ class MemoryBackend(Backend):
             )
             before = _settings(state)
             state.options = msgspec.structs.replace(state.options, **named)
-            state.namespace = state.namespace if namespace is None else namespace
-            state.task = state.task if task is None else task
+            self._store.rename_scope(state, namespace, task, self._clock.now_us())
             changes = {
                 name: m.Change(old=before[name], new=value)
                 for name, value in _settings(state).items()
@@ -171,52 +178,14 @@ class MemoryBackend(Backend):
 
     def push(self, items: Sequence[m.NewMessage], *, create: bool = True) -> list[m.Receipt]:
         with self._open():
-            self._store.check_pushes(items, create=create)
-            receipts, changed = self._store.store(items, self._clock.now_us())
+            check_pushes(self._store, items, create=create)
+            receipts, changed = store_pushes(self._store, items, self._clock.now_us())
         self._tell(changed)
         return receipts
 
     def pop(self, request: m.PopRequest) -> m.Claim:
         with self._open():
-            now_us = self._clock.now_us()
-            queue, ignored = self._store.meet(
-                request.queue, request.group, request.subscription, now_us
-            )
-            taken = [] if queue is None else choose(queue, request, now_us)
-            if queue is None or not taken:
-                return m.Claim(group=request.group, subscription_ignored=ignored)
-            messages = [message for state, batch in taken for message in state.deliver(batch)]
-            lease = None if request.auto_ack else self._lease(queue, request, taken, now_us)
-            for state, batch in taken:
-                if lease is None:
-                    state.complete_now(batch, now_us)
-                else:
-                    state.take(lease, batch)
-            return m.Claim(
-                messages=messages,
-                lease_id=None if lease is None else lease.id,
-                group=request.group,
-                expires_us=None if lease is None else lease.expires_us,
-                partition_count=len(taken),
-                subscription_ignored=ignored,
-            )
-
-    def _lease(
-        self,
-        queue: QueueState,
-        request: m.PopRequest,
-        taken: Sequence[tuple[GroupState, Sequence[Stored]]],
-        now_us: int,
-    ) -> Lease:
-        """Return a fresh lease for a claim, findable by its id."""
-        lease = Lease(
-            ids.lease_id(taken[0][0].partition.number),
-            request.group,
-            now_us + queue.options.effective_lease_seconds * SECOND,
-            alone=sum(len(batch) for _, batch in taken) == 1,
-        )
-        self._store.leases[lease.id] = lease
-        return lease
+            return pop(self._store, request, self._clock.now_us())
 
     def ack(self, acks: Sequence[m.Ack]) -> list[m.Acked]:
         with self._open():
@@ -230,9 +199,8 @@ class MemoryBackend(Backend):
     def _live(self, lease_id: str, now_us: int) -> tuple[Lease, list[GroupState]]:
         """Return a live lease and where it is held; LeaseLost where it is not live."""
         lease = self._store.leases.get(lease_id)
-        states = [] if lease is None else lease.states
-        held = [state for state in states if state.hold and state.hold.lease is lease]
-        if lease is None or not held or lease.expires_us <= now_us:
+        held = [] if lease is None else lease.live_in(now_us)
+        if lease is None or not held:
             raise LeaseLost(LOST[1])
         return lease, held
 
@@ -267,7 +235,7 @@ class MemoryBackend(Backend):
                 judge.undo()
                 raise
             pushes = [item for item in transaction.operations if isinstance(item, m.NewMessage)]
-            stored, changed = self._store.store(pushes, now_us)
+            stored, changed = store_pushes(self._store, pushes, now_us)
             receipts = iter(stored)
             results: list[m.Acked | m.Receipt] = [
                 verdicts[index].value() if isinstance(operation, m.Ack) else next(receipts)
@@ -305,56 +273,66 @@ class MemoryBackend(Backend):
         with self._open():
             return self._store.restart(group, from_us)
 
+    def seek(self, target: m.Seek) -> int:
+        with self._open():
+            moved = self._store.seek(target, self._clock.now_us())
+        self._tell({target.queue})
+        return moved
+
     # --------------------------------------------------------------------- browse
 
     def dead_letters(self, wanted: m.DeadLetterFilter) -> m.DeadLetters:
         with self._open():
-            found = [
-                (letter.failed_us, state.partition.number, letter.seq, letter)
-                for state in self._store.states()
-                if wanted.queue in (None, state.partition.queue.name)
-                and wanted.group in (None, state.group)
-                and wanted.partition in (None, state.partition.name)
-                for letter in state.dead.values()
-                if wanted.failed_from_us is None or letter.failed_us >= wanted.failed_from_us
-                if wanted.failed_to_us is None or letter.failed_us <= wanted.failed_to_us
-            ]
-        found.sort(key=lambda row: row[:3], reverse=True)
+            found = [letter for _, letter in self._store.dead_letters(wanted)]
         page = found[wanted.offset : wanted.offset + wanted.limit]
-        return m.DeadLetters(items=[row[3] for row in page], total=len(found))
+        return m.DeadLetters(items=page, total=len(found))
+
+    def redrive(self, wanted: m.DeadLetterFilter) -> int:
+        with self._open():
+            now_us = self._clock.now_us()
+            found = self._store.dead_letters(wanted)
+            for state, letter in found:
+                state.redrive(letter.seq, now_us)
+        self._tell({letter.queue for _, letter in found})
+        return len(found)
+
+    def purge(self, wanted: m.DeadLetterFilter) -> int:
+        with self._open():
+            found = self._store.dead_letters(wanted)
+            for state, letter in found:
+                del state.dead[letter.seq]
+        return len(found)
+
+    def removals(self, queue: str) -> Sequence[m.Removal]:
+        with self._open():
+            found = self._store.queues.get(queue)
+            return [] if found is None else list(found.removals)
 
     # --------------------------------------------------------- upkeep and wake-ups
 
     def sweep(self) -> m.SweepReport:
         with self._open():
             now_us = self._clock.now_us()
-            late = [
-                state
-                for state in self._store.states()
-                if state.hold is not None and not state.hold.live(now_us)
-            ]
-            for state in late:
-                state.expire(now_us)
-            queues = {state.partition.queue.name for state in late}
-        self._tell(queues)
-        return m.SweepReport(expired=len(late))
+            changed = set()
+            expired = evicted = 0
+            for state in self._store.states():
+                if state.hold is not None and not state.hold.live(now_us):
+                    state.expire(now_us)
+                    expired += 1
+                    changed.add(state.partition.queue.name)
+                if gone := state.evict(now_us):
+                    evicted += gone
+                    changed.add(state.partition.queue.name)
+            removed = sum(partition.retain(now_us) for partition in self._store.partitions.values())
+        self._tell(changed)
+        return m.SweepReport(expired=expired, evicted=evicted, removed=removed)
 
     def next_ready_in(self, request: m.PopRequest) -> float | None:
         with self._open():
-            queue = self._store.queues.get(request.queue)
-            if queue is None:
+            ready_us = next_ready_us(self._store, request)
+            if ready_us is None:
                 return None
-            if request.group not in queue.registrations:
-                # Its first pop has still to come, and may find whatever is stored.
-                return 0.0 if any(found.messages for found in queue.partitions.values()) else None
-            instants = [
-                ready_us
-                for state in queue.states(request.group, request.partition)
-                if (ready_us := state.next_ready_us()) is not None
-            ]
-            if not instants:
-                return None
-            return max(0, min(instants) - self._clock.now_us()) / SECOND
+            return max(0, ready_us - self._clock.now_us()) / SECOND
 
     def listen(self, callback: Callable[[Hint], None]) -> Callable[[], None]:
         token = object()

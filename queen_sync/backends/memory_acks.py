@@ -12,7 +12,10 @@ from typing import NamedTuple
 import msgspec
 
 from queen_sync import model as m
-from queen_sync.backends.memory_state import GroupState, Hold, Lease, Partition, Snapshot
+from queen_sync.backends.memory_leases import Hold, Lease, Snapshot
+from queen_sync.backends.memory_partition import Partition
+from queen_sync.backends.memory_pushes import check_pushes, count_new
+from queen_sync.backends.memory_state import GroupState
 from queen_sync.backends.memory_store import Store
 from queen_sync.errors import (
     AlreadySettled,
@@ -133,10 +136,9 @@ class Judge:
     def _resolve(self, ack: m.Ack) -> tuple[Partition | None, Target | Reason]:
         if ack.partition_id is not None:
             partition = self._store.partitions.get(ack.partition_id)
-            message = None if partition is None else partition.find(ack.transaction_id)
-            if partition is None or message is None:
+            if partition is None or not self._known(partition, ack):
                 return None, NOT_FOUND
-            return partition, self._under_lease(partition, message.seq, ack)
+            return partition, self._under_lease(partition, ack)
         if ack.lease_id is not None:
             found = list(self._in_lease(ack.lease_id, ack))
         else:
@@ -147,48 +149,64 @@ class Judge:
             return None, AMBIGUOUS
         return None, self._nowhere(ack)
 
-    def _under_lease(self, partition: Partition, seq: int, ack: m.Ack) -> Target | Reason:
+    def _known(self, partition: Partition, ack: m.Ack) -> bool:
+        """Whether the partition has the message: stored, or given back to the group."""
         state = partition.groups.get(ack.group)
-        if ack.lease_id is None:
-            if partition.queue.options.require_lease_id:
-                return NO_LEASE
-            hold = None if state is None else state.covering(seq, self._now_us)
-            return NOT_PROCESSED if state is None or hold is None else Target(state, hold, seq)
-        hold = None if state is None else state.held(ack.lease_id, self._now_us)
-        if state is None or hold is None or not hold.covers(seq):
-            return LOST
-        return Target(state, hold, seq)
+        if state is None:
+            return partition.find(ack.transaction_id) is not None
+        return bool(state.named(ack.transaction_id))
+
+    def _target(self, state: GroupState, ack: m.Ack) -> Target | None:
+        """Return what the ack means among what the group may hold there, or None.
+
+        Of several messages of one name it is that which the lease covers, the live one first.
+        """
+        targets = []
+        for seq in state.named(ack.transaction_id):
+            if ack.lease_id is None:
+                hold = state.covering(seq, self._now_us)
+            else:
+                hold = state.held(ack.lease_id, self._now_us)
+            if hold is not None and hold.covers(seq):
+                targets.append(Target(state, hold, seq))
+        targets.sort(key=lambda target: target.hold is not state.hold)
+        return next(iter(targets), None)
+
+    def _under_lease(self, partition: Partition, ack: m.Ack) -> Target | Reason:
+        unfenced = ack.lease_id is None
+        if unfenced and partition.queue.options.require_lease_id:
+            return NO_LEASE
+        state = partition.groups.get(ack.group)
+        target = None if state is None else self._target(state, ack)
+        return target or (NOT_PROCESSED if unfenced else LOST)
 
     def _in_lease(self, lease_id: str, ack: m.Ack) -> Iterator[Target]:
         """Yield where a lease of the group covers a message of that name."""
         lease = self._store.leases.get(lease_id)
         if lease is None or lease.group != ack.group:
             return
+        whole = msgspec.structs.replace(ack, lease_id=lease_id)
         for state in lease.states:
-            hold = state.held(lease_id, self._now_us)
-            message = state.partition.find(ack.transaction_id)
-            if hold is not None and message is not None and hold.covers(message.seq):
-                yield Target(state, hold, message.seq)
+            target = self._target(state, whole)
+            if target is not None:
+                yield target
 
     def _unfenced(self, ack: m.Ack) -> Iterator[Target]:
         """Yield where a message of that name may be acked without a lease id."""
         for partition in self._store.partitions.values():
-            if partition.queue.options.require_lease_id:
-                continue
             state = partition.groups.get(ack.group)
-            message = partition.find(ack.transaction_id)
-            if state is None or message is None:
+            if state is None or partition.queue.options.require_lease_id:
                 continue
-            hold = state.covering(message.seq, self._now_us)
-            if hold is not None:
-                yield Target(state, hold, message.seq)
+            target = self._target(state, ack)
+            if target is not None:
+                yield target
 
     def _nowhere(self, ack: m.Ack) -> Reason:
         """Return why an ack that names no partition means nothing."""
         owners = [
             partition.queue
             for partition in self._store.partitions.values()
-            if partition.find(ack.transaction_id) is not None
+            if self._known(partition, ack)
         ]
         if not owners:
             return NOT_FOUND
@@ -265,7 +283,7 @@ def try_transaction(
             error.index = index
             raise
         verdicts[index] = verdict
-    new = store.count_new(list(pushes.values()))
+    new = count_new(store, list(pushes.values()))
     repeats = [index for index, verdict in verdicts.items() if judge.stood_before(verdict)]
     if repeats and new:
         raise _at(
@@ -275,7 +293,7 @@ def try_transaction(
             ),
         )
     try:
-        store.check_pushes(list(pushes.values()), create=True)
+        check_pushes(store, list(pushes.values()), create=True)
     except QueueFull as error:
         error.index = next(i for i, item in pushes.items() if item.queue == error.queue)
         raise

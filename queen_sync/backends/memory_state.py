@@ -1,127 +1,24 @@
-"""The states of the memory backend: a partition's messages, and a group's progress in them.
+"""The state of a group in a partition: its place, its lease, its failures and dead letters.
 
-Everything here is plain data under the one lock of `queen_sync.backends.memory`. A group's
-progress in a partition is a position (everything at or before it is settled), the settled
-messages past it, the history of those that failed or were given back, one live lease and the
-last closed one. Numbers such as C-03 are those of the contract.
+Plain data under the one lock of `queen_sync.backends.memory`. A group's progress in a
+partition is a position (everything at or before it is settled), the settled messages past it,
+the history of those that failed or were given back, the dead letters that were given back to
+it, one live lease and the last closed one. Numbers such as C-03 are those of the contract.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
-from queen_sync import ids
 from queen_sync import model as m
-from queen_sync.backends.memory_values import FRESH, History, QueueRecord, Stored
+from queen_sync.backends.memory_leases import Hold, Lease, Snapshot
+from queen_sync.backends.memory_partition import Partition
+from queen_sync.backends.memory_values import FRESH, History, Redriven, Stored
 from queen_sync.clock import MILLISECOND, SECOND
 
 WINDOW_CAP = 10
 """After so many windows the oldest waiting message opens its partition (C-08)."""
 EXHAUSTED = "Retries exhausted"
-
-
-class Partition:
-    """An ordered lane: the message of seq n stands at index n - 1, and none is ever taken out."""
-
-    def __init__(self, number: int, name: str, queue: QueueRecord) -> None:
-        self.number = number
-        self.id = ids.partition_id(number)
-        self.name = name
-        self.queue = queue
-        self.messages: list[Stored] = []
-        self.by_name: dict[str, Stored] = {}
-        """Messages whose caller named them; the others are found through their id."""
-        self.groups: dict[str, GroupState] = {}
-
-    def find(self, name: str) -> Stored | None:
-        """Return the message of that transaction id or message id, or None."""
-        named = self.by_name.get(name)
-        if named is not None:
-            return named
-        address = ids.address(name)
-        if address is None or address.partition != self.number:
-            return None
-        if not 0 < address.seq <= len(self.messages):
-            return None
-        message = self.messages[address.seq - 1]
-        return message if message.id == name else None
-
-    def append(self, item: m.NewMessage, now_us: int) -> Stored:
-        """Store a message behind the last one, never dated before it."""
-        seq = len(self.messages) + 1
-        created_us = max(now_us, self.messages[-1].created_us) if self.messages else now_us
-        message_id = ids.message_id(self.number, seq, created_us)
-        name = item.transaction_id
-        stored = Stored(
-            seq, message_id, name or message_id, item.payload, created_us, item.trace_id
-        )
-        self.messages.append(stored)
-        if name is not None:
-            self.by_name[name] = stored
-        return stored
-
-    def depth(self) -> int:
-        """Return how many messages some registered group has still to settle (C-06)."""
-        states = list(self.groups.values())
-        if not states:
-            return len(self.messages)
-        for state in states:
-            state.skip_too_old()
-        # Whoever stands lowest has settled what all have settled, so its set is enough.
-        lowest = min(states, key=lambda state: state.position)
-        settled_by_all = sum(
-            all(state.has_settled(seq) for state in states) for seq in lowest.settled
-        )
-        return len(self.messages) - lowest.position - settled_by_all
-
-
-class Lease:
-    """The right that one pop gave: one id and expiry over the partitions that it took.
-
-    The states that hold it, live or as their last closed one, are all that keeps it alive:
-    when the last of them lets go, its id means nothing any more.
-    """
-
-    __slots__ = ("__weakref__", "alone", "expires_us", "group", "id", "states")
-
-    def __init__(self, lease_id: str, group: str, expires_us: int, *, alone: bool) -> None:
-        self.id = lease_id
-        self.group = group
-        self.expires_us = expires_us
-        self.alone = alone
-        """Its pop delivered exactly one message, all partitions together."""
-        self.states: list[GroupState] = []
-
-
-class Hold:
-    """A lease in one partition: which messages are open and what became of the others."""
-
-    __slots__ = ("lease", "open", "outcomes")
-
-    def __init__(self, lease: Lease, open_: set[int], outcomes: dict[int, m.Status]) -> None:
-        self.lease = lease
-        self.open = open_
-        self.outcomes = outcomes
-
-    def covers(self, seq: int) -> bool:
-        return seq in self.open or seq in self.outcomes
-
-    def live(self, now_us: int) -> bool:
-        return now_us < self.lease.expires_us
-
-
-class Snapshot(NamedTuple):
-    """A state's changeable parts, to be put back when a transaction is refused."""
-
-    position: int
-    settled: set[int]
-    histories: dict[int, History]
-    dead_count: int
-    hold: Hold | None
-    closed: Hold | None
-    ended_us: int
 
 
 class GroupState:
@@ -136,6 +33,8 @@ class GroupState:
         self.settled: set[int] = set()
         self.histories: dict[int, History] = {}
         self.dead: dict[int, m.DeadLetter] = {}
+        self.redriven: dict[int, Redriven] = {}
+        """Dead letters given back and not settled since; they stand before all others (C-12)."""
         self.hold: Hold | None = None
         """The live lease; one that has run out stays until it is taken back."""
         self.closed: Hold | None = None
@@ -147,39 +46,71 @@ class GroupState:
     def skip_too_old(self) -> None:
         """Move past what was pushed before the group's starting time (C-07)."""
         if self.from_us:
-            messages = self.partition.messages
-            self.position = bisect_left(
-                messages, self.from_us, lo=self.position, key=lambda message: message.created_us
-            )
-            if self.position < len(messages):
+            self.position = max(self.position, self.partition.last_before(self.from_us))
+            if self.position < self.partition.last_seq:
                 self.from_us = 0
 
-    def has_settled(self, seq: int) -> bool:
+    def has_passed(self, seq: int) -> bool:
+        """Whether the message of the log is settled, given back or not."""
         return seq <= self.position or seq in self.settled
 
     def left(self) -> int:
         """Return how many messages are still to settle."""
         self.skip_too_old()
-        return len(self.partition.messages) - self.position - len(self.settled)
+        unsettled = self.partition.last_seq - self.position - len(self.settled)
+        return unsettled + len(self.redriven)
+
+    def waiting(self) -> Iterator[Stored]:
+        """Yield what may be delivered next, in order: the redriven, or else the unsettled."""
+        if self.redriven:
+            for seq in sorted(self.redriven):
+                yield self.redriven[seq].message
+            return
+        self.skip_too_old()
+        for message in self.partition.after(self.position):
+            if message.seq not in self.settled:
+                yield message
+
+    def message(self, seq: int) -> Stored:
+        """Return an unsettled message: the redriven copy, or the stored one."""
+        again = self.redriven.get(seq)
+        return self.partition.at(seq) if again is None else again.message
+
+    def named(self, name: str) -> list[int]:
+        """Return the seqs that a transaction id or message id may mean to the group.
+
+        The name of a redriven message that is no longer stored may have been used again.
+        """
+        seqs = {
+            seq
+            for seq, again in self.redriven.items()
+            if name in (again.message.transaction_id, again.message.id)
+        }
+        stored = self.partition.find(name)
+        if stored is not None:
+            seqs.add(stored.seq)
+        return sorted(seqs)
 
     def ready_us(self) -> int | None:
-        """Return when the lowest unsettled message is due, its window counted; None without one."""
-        self.skip_too_old()
-        messages = self.partition.messages
-        if self.position == len(messages):
+        """Return when the next message is due, its window counted; None without one."""
+        head = next(self.waiting(), None)
+        if head is None:
             return None
-        head = messages[self.position]
         due_us = self._due_us(head)
         window_us = self.partition.queue.options.window_buffer_seconds * SECOND
-        if window_us:
-            quiet_us = messages[-1].created_us + window_us
+        if window_us and not self.redriven:
+            quiet_us = self.partition.messages[-1].created_us + window_us
             due_us = max(due_us, min(quiet_us, head.created_us + WINDOW_CAP * window_us))
         return due_us
 
     def _due_us(self, message: Stored) -> int:
-        delay_us = self.partition.queue.options.delayed_processing_seconds * SECOND
-        history = self.histories.get(message.seq, FRESH)
-        return max(message.created_us + delay_us, history.not_before_us)
+        again = self.redriven.get(message.seq)
+        if again is None:
+            delay_us = self.partition.queue.options.delayed_processing_seconds * SECOND
+            due_us = message.created_us + delay_us
+        else:
+            due_us = again.since_us
+        return max(due_us, self.histories.get(message.seq, FRESH).not_before_us)
 
     def next_ready_us(self) -> int | None:
         """Return from when a pop may find something here, by time alone; None: never."""
@@ -207,21 +138,20 @@ class GroupState:
         return history.expired and history.failures >= self.partition.queue.options.retry_limit
 
     def batch(self, room: int, now_us: int) -> list[Stored]:
-        """Return the lowest unsettled messages that may be delivered together.
+        """Return the first of the waiting messages, as many as may be delivered together.
 
         The batch is cut before the first that is not due and before one that goes alone.
         """
         found: list[Stored] = []
-        messages = self.partition.messages
-        for index in range(self.position, len(messages)):
-            message = messages[index]
-            if message.seq in self.settled:
-                continue
-            if self._due_us(message) > now_us:
+        names: set[str] = set()
+        for message in self.waiting():
+            # Two redriven messages may have had one name, which has to mean one under a lease.
+            if self._due_us(message) > now_us or message.transaction_id in names:
                 break
             if self.goes_alone(message.seq):
                 return found or [message]
             found.append(message)
+            names.add(message.transaction_id)
             if len(found) == room:
                 break
         return found
@@ -255,7 +185,8 @@ class GroupState:
 
     def take(self, lease: Lease, batch: Sequence[Stored]) -> None:
         """Put the batch under a lease."""
-        self.hold = Hold(lease, {message.seq for message in batch}, {})
+        seqs = {message.seq for message in batch}
+        self.hold = Hold(lease, seqs, {}, redriven=batch[0].seq in self.redriven)
         lease.states.append(self)
 
     def complete_now(self, batch: Sequence[Stored], now_us: int) -> None:
@@ -277,6 +208,13 @@ class GroupState:
         if self.hold is not None and self.hold.live(now_us) and self.hold.covers(seq):
             return self.hold
         return self.closed if self.closed is not None and self.closed.covers(seq) else None
+
+    def first_leased(self) -> int | None:
+        """Return the first stored message of the live lease's batch, or None (C-09)."""
+        hold = self.hold
+        if hold is None or hold.redriven:
+            return None
+        return min({*hold.open, *hold.outcomes})
 
     def give(self, seq: int, outcome: m.Outcome, error: str | None, now_us: int) -> m.Status:
         """Give an open message of the live lease its outcome; close the lease after the last."""
@@ -347,13 +285,18 @@ class GroupState:
 
     def _settle(self, seq: int) -> None:
         self.histories.pop(seq, None)
-        self.settled.add(seq)
+        if self.redriven.pop(seq, None) is None:
+            self.settled.add(seq)
+            self._advance()
+
+    def _advance(self) -> None:
+        """Let the position pass what is settled behind it."""
         while self.position + 1 in self.settled:
             self.position += 1
             self.settled.remove(self.position)
 
     def _bury(self, seq: int, history: History, now_us: int) -> None:
-        message = self.partition.messages[seq - 1]
+        message = self.message(seq)
         self.dead[seq] = m.DeadLetter(
             id=message.id,
             transaction_id=message.transaction_id,
@@ -372,19 +315,84 @@ class GroupState:
         )
         self._settle(seq)
 
+    # ------------------------------------------------ what the operator and age do
+
+    def redrive(self, seq: int, now_us: int) -> None:
+        """Give a dead letter back to the group, from its own copy (C-12)."""
+        letter = self.dead.pop(seq)
+        copy = Stored(
+            seq,
+            letter.id,
+            letter.transaction_id,
+            letter.payload,
+            letter.created_us,
+            letter.trace_id,
+        )
+        self.redriven[seq] = Redriven(copy, now_us)
+
+    def seek(self, position: int, now_us: int) -> None:
+        """Begin again behind a position (C-20).
+
+        What is no longer stored is out of its reach, as a dead letter and when redriven.
+        """
+        self.forget()
+        self.position = position
+        self.from_us = 0
+        self.settled = set()
+        removed = self.partition.removed
+        self.redriven = {seq: again for seq, again in self.redriven.items() if seq <= removed}
+        self.histories = {
+            seq: history for seq, history in self.histories.items() if seq in self.redriven
+        }
+        self.dead = {seq: letter for seq, letter in self.dead.items() if seq <= position}
+        self.ended_us = now_us
+        self.partition.unsettle(position)
+
+    def evict(self, now_us: int) -> int:
+        """Settle what has waited too long, but for a live lease's batch (C-09); return how many."""
+        options = self.partition.queue.options
+        limits = [seconds for seconds in (options.ttl_seconds, options.max_wait_seconds) if seconds]
+        if not limits:
+            return 0
+        too_old_us = now_us - min(limits) * SECOND
+        self.skip_too_old()
+        late = [seq for seq, again in self.redriven.items() if again.since_us <= too_old_us]
+        for message in self.partition.after(self.position):
+            if message.created_us > too_old_us:
+                break
+            if message.seq not in self.settled:
+                late.append(message.seq)
+        evicted = [seq for seq in late if self.hold is None or not self.hold.covers(seq)]
+        for seq in evicted:
+            self._settle(seq)
+        partition = self.partition
+        partition.queue.note_removal(partition.name, "evicted", len(evicted), now_us, self.group)
+        return len(evicted)
+
+    def pass_removed(self) -> None:
+        """Move past what retention has taken out of the partition."""
+        removed = self.partition.removed
+        self.position = max(self.position, removed)
+        self.settled = {seq for seq in self.settled if seq > self.position}
+        self._advance()
+        self.histories = {
+            seq: history
+            for seq, history in self.histories.items()
+            if seq > removed or seq in self.redriven
+        }
+
     # ------------------------------------------------------------ undo and the end
 
     def snapshot(self) -> Snapshot:
         """Return what an ack may change."""
         self.skip_too_old()
-        hold = self.hold
-        kept = None if hold is None else Hold(hold.lease, set(hold.open), dict(hold.outcomes))
         return Snapshot(
             self.position,
             set(self.settled),
             dict(self.histories),
+            dict(self.redriven),
             len(self.dead),
-            kept,
+            None if self.hold is None else self.hold.copy(),
             self.closed,
             self.ended_us,
         )
@@ -394,6 +402,7 @@ class GroupState:
         self.position = saved.position
         self.settled = saved.settled
         self.histories = saved.histories
+        self.redriven = saved.redriven
         while len(self.dead) > saved.dead_count:
             self.dead.popitem()
         self.hold = saved.hold

@@ -5,22 +5,18 @@ Plain data under the one lock of `queen_sync.backends.memory`, like `memory_stat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterator
 from itertools import count
+from typing import NamedTuple
 from weakref import WeakValueDictionary
-
-import msgspec
 
 from queen_sync import ids
 from queen_sync import model as m
-from queen_sync.backends.memory_state import (
-    GroupState,
-    Lease,
-    Partition,
-)
-from queen_sync.backends.memory_values import QueueRecord, Stored
-from queen_sync.errors import QueueFull, QueueNotFound
+from queen_sync.backends.memory_leases import Lease
+from queen_sync.backends.memory_partition import Partition
+from queen_sync.backends.memory_state import GroupState
+from queen_sync.backends.memory_values import QueueRecord
+from queen_sync.errors import PartitionNotFound, QueueNotFound
 
 
 class Registration:
@@ -38,6 +34,16 @@ class Registration:
             self.subscription = m.Subscription(mode="from", from_us=self.created_us)
 
 
+class Scope(NamedTuple):
+    """The queues that a pop without a queue's name means: of a namespace, a task, or both."""
+
+    namespace: str | None
+    task: str | None
+
+    def covers(self, queue: QueueState) -> bool:
+        return self.namespace in (None, queue.namespace) and self.task in (None, queue.task)
+
+
 class QueueState(QueueRecord):
     """A queue with all it holds."""
 
@@ -49,14 +55,24 @@ class QueueState(QueueRecord):
         self.created_us = created_us
         self.partitions: dict[str, Partition] = {}
         self.registrations: dict[str, Registration] = {}
+        self.spreads = 0
+        """How many calls have spread unnamed messages over its partitions (PLD-12)."""
 
-    def register(self, group: str, registration: Registration, now_us: int) -> None:
-        """Let a group begin in every partition there is (C-07); its waiting begins now too."""
-        mode = registration.subscription.mode
+    def register(
+        self, group: str, registration: Registration, now_us: int, *, late: bool = False
+    ) -> None:
+        """Let a group begin in every partition there is (C-07); its waiting begins now too.
+
+        ``late``: a group that began with ``new`` did so at an earlier instant.
+        """
+        new = registration.subscription.mode == "new"
         registration.from_us = registration.subscription.from_us or 0
+        if new and late:
+            registration.from_us = registration.created_us
         self.registrations[group] = registration
         for partition in self.partitions.values():
-            position = len(partition.messages) if mode == "new" else 0
+            position = partition.last_seq if new and not late else partition.removed
+            partition.unsettle(position)
             state = GroupState(partition, group, position, registration.from_us)
             state.ended_us = now_us
             partition.groups[group] = state
@@ -115,6 +131,12 @@ class Store:
         """Groups to be registered: of a missing queue, or deleted with their start kept."""
         self.leases: WeakValueDictionary[str, Lease] = WeakValueDictionary()
         """By lease id, for as long as some state holds the lease, live or as its last closed."""
+        self.attempts: WeakValueDictionary[tuple[str, Scope, str, str], Lease] = (
+            WeakValueDictionary()
+        )
+        """Leases that were given to a pop with an attempt id, for as long (C-13)."""
+        self.scopes: dict[tuple[Scope, str], Registration] = {}
+        """What groups that pop over a scope have asked for, the first made first."""
         self._queue_numbers = count(1)
         self._partition_numbers = count(1)
 
@@ -134,9 +156,23 @@ class Store:
         queue = QueueState(next(self._queue_numbers), name, namespace or "", task or "", now_us)
         self.queues[name] = queue
         self.partition_of(queue, m.DEFAULT_PARTITION)
-        for group, registration in self.waiting.pop(name, {}).items():
-            queue.register(group, registration, now_us)
+        for group in [*self.waiting.get(name, {}), *self._groups_over(queue)]:
+            self._enter(queue, group, now_us)
         return queue
+
+    def rename_scope(
+        self, queue: QueueState, namespace: str | None, task: str | None, now_us: int
+    ) -> None:
+        """Change a queue's namespace and task; register the groups whose scope it comes into."""
+        names = queue.namespace, queue.task
+        queue.namespace = queue.namespace if namespace is None else namespace
+        queue.task = queue.task if task is None else task
+        if (queue.namespace, queue.task) != names:
+            for group in self._groups_over(queue):
+                self._enter(queue, group, now_us, late=True)
+
+    def _groups_over(self, queue: QueueState) -> list[str]:
+        return [group for scope, group in self.scopes if scope.covers(queue)]
 
     def partition_of(self, queue: QueueState, name: str) -> Partition:
         """Return the partition of that name, made where it is missing."""
@@ -173,15 +209,47 @@ class Store:
         queue = self.queues.get(queue_name)
         known = None if queue is None else queue.registrations.get(group)
         if known is None:
-            waiting = self.waiting.get(queue_name, {})
-            known = waiting.pop(group, None) or Registration(wanted or m.Subscription(), now_us)
-            if queue is None:
-                self.waiting.setdefault(queue_name, {})[group] = known
-            else:
-                queue.register(group, known, now_us)
-                if not waiting:
-                    self.waiting.pop(queue_name, None)
+            waiting = self.waiting.setdefault(queue_name, {})
+            known = waiting.setdefault(group, Registration(wanted or m.Subscription(), now_us))
+            if queue is not None:
+                self._enter(queue, group, now_us)
         return queue, wanted is not None and wanted != known.subscription
+
+    def meet_scope(
+        self, scope: Scope, group: str, wanted: m.Subscription | None, now_us: int
+    ) -> tuple[list[QueueState], bool]:
+        """Register a group in all queues of a scope, as its first pop over the scope said."""
+        late = (scope, group) in self.scopes
+        known = self.scopes.setdefault(
+            (scope, group), Registration(wanted or m.Subscription(), now_us)
+        )
+        queues = self.covered(scope)
+        for queue in queues:
+            self._enter(queue, group, now_us, late=late)
+        return queues, wanted is not None and wanted != known.subscription
+
+    def covered(self, scope: Scope) -> list[QueueState]:
+        """Return the queues of a scope."""
+        return [queue for queue in self.queues.values() if scope.covers(queue)]
+
+    def _enter(self, queue: QueueState, group: str, now_us: int, *, late: bool = False) -> None:
+        """Register a group that is new to a queue, as is remembered: for the queue, or a scope."""
+        if group in queue.registrations:
+            return
+        waiting = self.waiting.get(queue.name, {})
+        known = waiting.pop(group, None)
+        if not waiting:
+            self.waiting.pop(queue.name, None)
+        if known is not None:
+            queue.register(group, known, now_us)
+            return
+        said = next(
+            said
+            for (scope, name), said in self.scopes.items()
+            if name == group and scope.covers(queue)
+        )
+        own = Registration(said.subscription, said.created_us)
+        queue.register(group, own, now_us, late=late)
 
     def drop_group(self, group: str, queue_name: str | None, *, keep: bool) -> tuple[int, set[str]]:
         """Forget a group's progress; return in how many partitions, and of which queues."""
@@ -203,139 +271,56 @@ class Store:
                 self.waiting.setdefault(name, {})[group] = registration
             dropped += len(queue.partitions)
             changed.add(name)
+        if queue_name is None and not keep:
+            for scope in [key for key in self.scopes if key[1] == group]:
+                del self.scopes[scope]
         return dropped, changed
 
     def restart(self, group: str, from_us: int) -> int:
         """Set the recorded start of a group wherever there is one; return how many there are."""
         found = [queue.registrations.get(group) for queue in self.queues.values()]
         found += [waiting.get(group) for waiting in self.waiting.values()]
+        found += [said for (_, name), said in self.scopes.items() if name == group]
         records = [registration for registration in found if registration is not None]
         for registration in records:
             registration.subscription = m.Subscription(mode="from", from_us=from_us)
         return len(records)
 
-    # --------------------------------------------------------------------- pushes
+    # ------------------------------------------------------- seeks and dead letters
 
-    def count_new(self, items: Sequence[m.NewMessage]) -> dict[str, int]:
-        """Return how many messages, duplicates aside, each queue would get."""
-        new: dict[str, int] = {}
-        seen: set[tuple[str, str, str]] = set()
-        for item in items:
-            name = item.transaction_id
-            if name is not None:
-                key = (item.queue, item.partition, name)
-                if key in seen or self._first(item.queue, item.partition, name) is not None:
-                    continue
-                seen.add(key)
-            new[item.queue] = new.get(item.queue, 0) + 1
-        return new
-
-    def _first(self, queue_name: str, partition_name: str, name: str) -> Stored | None:
-        queue = self.queues.get(queue_name)
-        partition = None if queue is None else queue.partitions.get(partition_name)
-        return None if partition is None else partition.find(name)
-
-    def check_pushes(self, items: Sequence[m.NewMessage], *, create: bool) -> None:
-        """Refuse pushes that name a missing queue or do not fit (C-06); store nothing."""
-        names = {item.queue for item in items}
-        if not create:
-            for name in names - self.queues.keys():
-                raise QueueNotFound(f"Queue '{name}' not found")
-        limited = {
-            name: limit
-            for name in names & self.queues.keys()
-            if (limit := self.queues[name].options.max_queue_size)
-        }
-        if not limited:
-            return
-        new = self.count_new([item for item in items if item.queue in limited])
-        for name, pushed in new.items():
-            depth = self.queues[name].depth()
-            if depth + pushed > limited[name]:
-                raise QueueFull(name, limited[name], depth, pushed)
-
-    def store(self, items: Sequence[m.NewMessage], now_us: int) -> tuple[list[m.Receipt], set[str]]:
-        """Store checked pushes; return their receipts and the queues that got something new."""
-        receipts = []
-        changed = set()
-        # What one call makes is made in the order of names, whatever the order of its items.
-        for queue_name, partition_name in sorted({(i.queue, i.partition) for i in items}):
-            queue = self.queues.get(queue_name) or self.make_queue(queue_name, now_us)
-            if partition_name not in queue.partitions:
-                self.partition_of(queue, partition_name)
-        for item in items:
-            queue = self.queues[item.queue]
-            partition = queue.partitions[item.partition]
-            name = item.transaction_id
-            first = None if name is None else partition.find(name)
-            message = first or partition.append(item, now_us)
-            if first is None:
-                changed.add(queue.name)
-            receipts.append(
-                m.Receipt(
-                    status="duplicate" if first else "queued",
-                    id=message.id,
-                    transaction_id=message.transaction_id,
-                    queue=queue.name,
-                    partition=partition.name,
-                    partition_id=partition.id,
-                    seq=message.seq,
-                    trace_id=message.trace_id,
-                )
-            )
-        return self._with_depths(receipts), changed
-
-    def _with_depths(self, receipts: list[m.Receipt]) -> list[m.Receipt]:
-        """Add the depth after the push where the queue has a limit."""
-        depths: Mapping[str, tuple[int, int]] = {
-            name: (self.queues[name].depth(), limit)
-            for name in {receipt.queue for receipt in receipts}
-            if (limit := self.queues[name].options.max_queue_size)
-        }
-        if not depths:
-            return receipts
-        whole = []
-        for receipt in receipts:
-            if receipt.queue in depths:
-                depth, limit = depths[receipt.queue]
-                whole.append(
-                    msgspec.structs.replace(receipt, depth=depth, remaining=max(0, limit - depth))
-                )
+    def seek(self, target: m.Seek, now_us: int) -> int:
+        """Move a group's position, registering the group where it is new (C-20)."""
+        queue = self.queues.get(target.queue)
+        if queue is None:
+            raise QueueNotFound(f"Queue '{target.queue}' not found")
+        if target.partition is not None and target.partition not in queue.partitions:
+            raise PartitionNotFound(f"Partition '{target.partition}' not found")
+        self.meet(target.queue, target.group, None, now_us)
+        states = queue.states(target.group, target.partition)
+        for state in states:
+            partition = state.partition
+            if target.from_us is not None:
+                position = partition.last_before(target.from_us)
             else:
-                whole.append(receipt)
-        return whole
+                position = partition.last_seq if target.to == "end" else partition.removed
+            state.seek(position, now_us)
+        return len(states)
 
-
-def choose(
-    queue: QueueState, request: m.PopRequest, now_us: int
-) -> list[tuple[GroupState, list[Stored]]]:
-    """Return what a pop takes: partitions, the longest waiting first, and a batch of each (C-05).
-
-    Leases that have run out are taken back when their partition's turn comes (C-03). A
-    message that goes alone is the whole claim, so a claim that has begun passes it over.
-    """
-    turns = [
-        (since_us, state.partition.number, state)
-        for state in queue.states(request.group, request.partition)
-        if (since_us := state.waiting_since_us(now_us)) is not None
-    ]
-    heapify(turns)
-    taken: list[tuple[GroupState, list[Stored]]] = []
-    room = request.max_messages
-    while turns and room and len(taken) < request.max_partitions:
-        _, number, state = heappop(turns)
-        if state.hold is not None:
-            state.expire(now_us)
-            since_us = state.waiting_since_us(now_us)
-            if since_us is not None:
-                heappush(turns, (since_us, number, state))
-            continue
-        batch = state.batch(room, now_us)
-        alone = state.goes_alone(batch[0].seq)
-        if alone and taken:
-            continue
-        taken.append((state, batch))
-        room -= len(batch)
-        if alone:
-            break
-    return taken
+    def dead_letters(self, wanted: m.DeadLetterFilter) -> list[tuple[GroupState, m.DeadLetter]]:
+        """Return all dead letters that a filter finds, the newest first, with whose they are."""
+        found = [
+            (state, letter)
+            for state in self.states()
+            if wanted.queue in (None, state.partition.queue.name)
+            and wanted.group in (None, state.group)
+            and wanted.partition in (None, state.partition.name)
+            and wanted.partition_id in (None, state.partition.id)
+            for letter in state.dead.values()
+            if wanted.transaction_id in (None, letter.transaction_id)
+            if wanted.failed_from_us is None or letter.failed_us >= wanted.failed_from_us
+            if wanted.failed_to_us is None or letter.failed_us <= wanted.failed_to_us
+        ]
+        found.sort(
+            key=lambda row: (row[1].failed_us, row[0].partition.number, row[1].seq), reverse=True
+        )
+        return found

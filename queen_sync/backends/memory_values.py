@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
+from typing import Literal
+
 import msgspec
 
 from queen_sync import model as m
+
+REMOVALS_KEPT = 10_000
+"""How many records of removals a queue keeps; the oldest go first."""
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
@@ -16,6 +22,13 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
     created_us: int
     trace_id: str | None
+
+
+class Redriven(msgspec.Struct, frozen=True, gc=False):
+    """A dead letter given back to its group: its own copy of the message, and since when."""
+
+    message: Stored
+    since_us: int
 
 
 class History(msgspec.Struct, frozen=True, gc=False):
@@ -37,3 +50,26 @@ class QueueRecord:
     def __init__(self, name: str, options: m.QueueOptions) -> None:
         self.name = name
         self.options = options
+        self.removals: deque[m.Removal] = deque(maxlen=REMOVALS_KEPT)
+        """The newest first."""
+
+    def note_removal(
+        self,
+        partition: str,
+        kind: Literal["evicted", "completed", "expired"],
+        count: int,
+        now_us: int,
+        group: str | None = None,
+    ) -> None:
+        """Write down that messages left other than by an ack; nothing where none did (QA-7)."""
+        if count:
+            self.removals.appendleft(
+                m.Removal(
+                    queue=self.name,
+                    partition=partition,
+                    kind=kind,
+                    count=count,
+                    removed_us=now_us,
+                    group=group,
+                )
+            )

@@ -7,118 +7,31 @@ between backends by nature; everything else in an answer must be equal.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+from hypothesis.stateful import invariant, multiple, rule
 
 from queen_sync import model as m
 from queen_sync.backends.base import Backend
 from queen_sync.clock import ManualClock
-from queen_sync.errors import QueenError
+from queen_sync.conformance.machine_base import (
+    BATCH,
+    CLAIMS,
+    GROUPS,
+    LEASE_SECONDS,
+    PARTITIONS,
+    Pair,
+    acks_of,
+    comparable,
+)
+from queen_sync.conformance.machine_moves import Moves
 
-_fresh = itertools.count()
-PARTITIONS = ("a", "b", "c")
-GROUPS = (m.QUEUE_MODE, "g")
-LEASE_SECONDS = 10
-BATCH = 4
 
-Pair = tuple[Any, Any]
-
-
-class Agreement(RuleBasedStateMachine):
+class Agreement(Moves):
     """Does the same on both backends; subclasses say what the two are (`agreement_with`)."""
-
-    makers: ClassVar[tuple[Callable[[ManualClock], Backend], ...]]
-    claims: Bundle[Pair] = Bundle("claims")
-
-    @initialize(
-        retry_limit=st.sampled_from([0, 1, 2]),
-        max_queue_size=st.sampled_from([0, 0, 0, 4]),
-        delay=st.sampled_from([0, 0, 5]),
-        retry_delay=st.sampled_from([0, 0, 5_000]),
-        window=st.sampled_from([0, 0, 0, 4]),
-        require_lease=st.sampled_from([True, True, False]),
-    )
-    def begin(
-        self,
-        retry_limit: int,
-        max_queue_size: int,
-        delay: int,
-        retry_delay: int,
-        window: int,
-        require_lease: bool,
-    ) -> None:
-        self.clock = ManualClock()
-        self.backends = [make(self.clock) for make in self.makers]
-        self.queue = f"agreement {next(_fresh)}"
-        self.next_id = 0
-        self.any_order = window > 0
-        options = {
-            "lease_seconds": LEASE_SECONDS,
-            "retry_limit": retry_limit,
-            "max_queue_size": max_queue_size,
-            "delayed_processing_seconds": delay,
-            "retry_delay_milliseconds": retry_delay,
-            "window_buffer_seconds": window,
-            "require_lease_id": require_lease,
-        }
-        self.agree(lambda backend, _: backend.configure(self.queue, options).created)
-
-    def teardown(self) -> None:
-        if hasattr(self, "backends"):
-            for backend in self.backends:
-                backend.delete_queue(self.queue)
-
-    # ------------------------------------------------------------------ both at once
-
-    def both(self, call: Callable[[Backend, int], Any]) -> list[tuple[str, Any]]:
-        answers = []
-        for index, backend in enumerate(self.backends):
-            try:
-                answers.append(("ok", call(backend, index)))
-            except QueenError as error:
-                answers.append(("refused", (error.code, error.index)))
-        return answers
-
-    def agree(self, call: Callable[[Backend, int], Any]) -> Any:
-        """Do the same on both and return the answers after comparing what must be equal."""
-        oracle, subject = self.both(call)
-        expected = (oracle[0], comparable(oracle[1]))
-        given = (subject[0], comparable(subject[1]))
-        assert expected == given, f"the oracle says {expected}, the subject {given}"
-        return (oracle[1], subject[1]) if oracle[0] == "ok" else None
-
-    def pops(self, request: m.PopRequest) -> Any:
-        return self.agree(lambda backend, _: backend.pop(request))
-
-    def acks(self, pair: Pair, outcomes: list[m.Outcome | None]) -> None:
-        self.agree(lambda backend, index: backend.ack(acks_of(pair[index], outcomes)))
-
-    def items(self, places: list[tuple[str, int]]) -> list[m.NewMessage]:
-        """Return messages whose ids overlap with those of earlier pushes now and then."""
-        made = [
-            m.NewMessage.of(
-                self.queue,
-                {"n": back},
-                partition=partition,
-                transaction_id=f"t{max(0, self.next_id + 3 - back)}",
-            )
-            for partition, back in places
-        ]
-        self.next_id += 3
-        return made
-
-    def place(self, partition: str | None) -> str | None:
-        """Return the partition to pop from: with a window, always a named one.
-
-        When a partition with a window came due depends on every push since, and a backend
-        may remember the first time or work out the last; both are fair. So with a changed delay.
-        """
-        return partition or ("a" if self.any_order else None)
 
     # --------------------------------------------------------------------------- rules
 
@@ -137,7 +50,7 @@ class Agreement(RuleBasedStateMachine):
         self.agree(lambda backend, _: [r.seq for r in backend.push(items)])
 
     @rule(
-        target=claims,
+        target=CLAIMS,
         partition=st.sampled_from([None, None, *PARTITIONS]),
         group=st.sampled_from(GROUPS),
         count=st.integers(1, BATCH),
@@ -178,7 +91,7 @@ class Agreement(RuleBasedStateMachine):
         self.agree(lambda backend, _: backend.pop(request))
 
     @rule(
-        pair=claims,
+        pair=CLAIMS,
         outcomes=st.lists(
             st.sampled_from([*m.OUTCOMES, "completed", "completed", None]),
             min_size=BATCH,
@@ -210,16 +123,16 @@ class Agreement(RuleBasedStateMachine):
 
         self.agree(call)
 
-    @rule(pair=claims, seconds=st.sampled_from([None, 1, 15]))
+    @rule(pair=CLAIMS, seconds=st.sampled_from([None, 1, 15]))
     def extend(self, pair: Pair, seconds: int | None) -> None:
         self.agree(lambda backend, index: backend.extend(pair[index].lease_id, seconds))
 
-    @rule(pair=claims)
+    @rule(pair=CLAIMS)
     def release(self, pair: Pair) -> None:
         self.agree(lambda backend, index: backend.release(pair[index].lease_id))
 
     @rule(
-        pair=claims,
+        pair=CLAIMS,
         outcomes=st.lists(
             st.sampled_from(["completed", "completed", "failed"]), min_size=BATCH, max_size=BATCH
         ),
@@ -298,11 +211,6 @@ class Agreement(RuleBasedStateMachine):
             self.clock.advance(seconds)
             self.agree(lambda backend, _: backend.pop(request))
 
-    @rule()
-    def sweep(self) -> None:
-        for backend in self.backends:
-            assert backend.sweep().repaired == 0
-
     # --------------------------------------------------------------------- invariants
 
     @invariant()
@@ -330,47 +238,3 @@ def agreement_with(
         (Agreement,),
         {"makers": (make_oracle, make_subject)},
     )
-
-
-def acks_of(claim: m.Claim, outcomes: list[m.Outcome | None]) -> list[m.Ack]:
-    """Return acks of a claim's messages with these outcomes; None leaves one out."""
-    return [
-        m.Ack(
-            transaction_id=message.transaction_id,
-            partition_id=message.partition_id,
-            outcome=outcome,
-            lease_id=claim.lease_id,
-            group=claim.group,
-            error=f"{outcome} at {message.seq}" if outcome == "failed" else None,
-        )
-        for message, outcome in zip(claim.messages, outcomes, strict=False)
-        if outcome is not None
-    ]
-
-
-_OF_THE_BACKEND = {"id", "lease_id", "partition_id", "error_text"}
-
-
-def comparable(answer: Any) -> Any:
-    """Return what of an answer two backends must agree on: all but their own ids."""
-    if isinstance(answer, m.Message | m.Receipt | m.DeadLetter):
-        fields = msgspec.structs.asdict(answer)
-        if answer.transaction_id == answer.id:
-            fields["transaction_id"] = "the server's"
-        return tuple((k, v) for k, v in fields.items() if k not in _OF_THE_BACKEND)
-    if isinstance(answer, m.Acked):
-        fields = msgspec.structs.asdict(answer)
-        if len(answer.transaction_id) == 36:
-            fields["transaction_id"] = "the server's"
-        if answer.code is not None:
-            del fields["queue"], fields["partition"]  # a refusal may come before they are known
-        return tuple(fields.items())
-    if isinstance(answer, msgspec.Struct):
-        return tuple(
-            (k, comparable(v))
-            for k, v in msgspec.structs.asdict(answer).items()
-            if k not in _OF_THE_BACKEND
-        )
-    if isinstance(answer, list | tuple):
-        return [comparable(item) for item in answer]
-    return answer

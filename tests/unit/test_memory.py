@@ -105,26 +105,13 @@ def test_it_says_that_it_keeps_nothing(backend):
     assert not backend.capabilities.shared
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "feature"),
-    [
-        ("priority", 1, "prio"),
-        ("ttl_seconds", 1, "evict"),
-        ("max_wait_seconds", 1, "evict"),
-        ("retention_enabled", True, "retention"),
-        ("retention_seconds", 1, "retention"),
-        ("completed_retention_seconds", 1, "retention"),
-        ("spread_partitions", 1, "spread"),
-        ("encryption_enabled", True, "enc"),
-    ],
-)
-def test_an_option_without_effect_is_refused_and_makes_no_queue(backend, option, value, feature):
-    """O-14."""
+def test_an_option_without_effect_is_refused_and_makes_no_queue(backend):
+    """O-14: of all options it is encryption that memory has no use for."""
     with pytest.raises(NotSupported) as caught:
-        backend.configure("q", {"lease_seconds": 5, option: value})
-    assert caught.value.feature == feature
+        backend.configure("q", {"lease_seconds": 5, "encryption_enabled": True})
+    assert caught.value.feature == "enc"
     assert backend.queue("q") is None
-    backend.configure("q", {option: m.OPTION_DEFAULTS[option]})
+    backend.configure("q", {"encryption_enabled": False})
 
 
 def test_settled_messages_leave_no_trace_of_their_way(backend, clock):
@@ -155,6 +142,38 @@ def test_only_live_and_last_closed_leases_are_kept(backend, clock):
         assert len(backend._store.leases) == 0
     finally:
         gc.enable()
+
+
+def test_attempts_are_forgotten_with_their_leases(backend, clock):
+    """O-55, C-13: an attempt id costs nothing once its claim is settled and the next one too."""
+    push(backend, "a", "b")
+    for attempt in "xy":
+        ack(backend, pop(backend, attempt_id=attempt))
+    assert len(backend._store.attempts) == 1
+    backend.delete_queue("q")
+    assert len(backend._store.attempts) == 0
+
+
+def test_what_retention_removed_is_gone_from_memory(backend, clock):
+    """O-55, C-09: messages, names, marks and what groups knew of them."""
+    backend.configure(
+        "q",
+        {"retention_enabled": True, "completed_retention_seconds": 10, "retention_seconds": 100},
+    )
+    for n in range(300):
+        push(backend, f"done {n}", f"failed {n}")
+        claim = pop(backend, 2)
+        ack(backend, claim, "failed" if n % 2 else "completed")
+        backend.sweep()
+        clock.advance(1)
+    clock.advance(100)
+    backend.sweep()
+    (state,) = backend._store.states()
+    partition = state.partition
+    assert (partition.messages, partition.by_name) == ([], {})
+    assert (partition.removed, state.position) == (600, 600)
+    assert (state.settled, state.histories) == (set(), {})
+    assert len(partition._marks) <= 12
 
 
 def test_a_refused_transaction_keeps_no_lease_alive(backend):

@@ -259,3 +259,25 @@ def test_answers_say_what_they_mean():
     assert not m.Acked(transaction_id="t", status="failed").dead_lettered
     assert m.Acked(transaction_id="t", status="failed").ok
     assert not m.Acked(transaction_id="t", code="LEASE_LOST").ok
+
+
+def test_spread_partitions_are_named_after_the_default_one():
+    """PLD-12."""
+    assert [m.spread_name(index) for index in range(3)] == ["Default", "Default-2", "Default-3"]
+
+
+@pytest.mark.parametrize(
+    ("transaction_id", "expected"),
+    # The first eight bytes of the SHA-256: a rule that other implementations share.
+    [("a", 0xCA978112CA1BBDCA), ("ü", 0x607474CA475A9724)],
+)
+def test_a_transaction_id_says_by_itself_where_it_is_spread_to(transaction_id, expected):
+    """PLD-12, C-16: the same for every process, version and backend."""
+    for count in (1, 2, 3, 1000, 2**31 - 1):
+        assert m.spread_index(transaction_id, count) == expected % count
+
+
+def test_transaction_ids_are_spread_over_all_partitions():
+    """PLD-12."""
+    places = [m.spread_index(f"order {n}", 4) for n in range(400)]
+    assert all(places.count(index) > 50 for index in range(4))
