@@ -17,6 +17,7 @@ import msgspec
 
 from queen_sync import model as m
 from queen_sync.backends.base import Backend, Capabilities
+from queen_sync.combining import Combiner
 from queen_sync.config import Settings
 from queen_sync.errors import BackendError, InvalidRequest, LeaseLost, PayloadTooLarge, QueenError
 from queen_sync.waiting import Abandoned, Waiting
@@ -24,6 +25,8 @@ from queen_sync.waiting import Abandoned, Waiting
 _log = logging.getLogger(__name__)
 _DEFAULT_SUBSCRIPTIONS: Mapping[str, m.Subscription] = {"new": m.Subscription(mode="new")}
 
+MAX_FOLDED_ITEMS = 16
+"""A call with more messages is worth a commit of its own."""
 COUNTERS = (
     "push_requests",
     "pushed",
@@ -59,6 +62,18 @@ class Broker:
         self.settings = settings
         self._waiting = Waiting(backend.next_ready_in, limit=settings.max_concurrent_polls)
         self._stop_listening = backend.listen(self._waiting.wake)
+        self._pushes: Combiner[Sequence[m.NewMessage], list[m.Receipt]] = Combiner(
+            backend.push_together,
+            backend.push,
+            kind=lambda items: items[0].queue,
+            lanes=lambda items: frozenset((item.queue, item.partition) for item in items),
+        )
+        self._acks: Combiner[Sequence[m.Ack], list[m.Acked]] = Combiner(
+            backend.ack_together,
+            backend.ack,
+            kind=lambda _: None,
+            lanes=lambda acks: frozenset((ack.partition_id, ack.group) for ack in acks),
+        )
         self._default_subscription = _DEFAULT_SUBSCRIPTIONS.get(settings.default_subscription_mode)
         self._counters = dict.fromkeys(COUNTERS, 0)
         self._counting = threading.Lock()
@@ -136,7 +151,10 @@ class Broker:
             return []
         self._check_batch(items, "items")
         self._check_payloads(items)
-        receipts = self.backend.push(items, create=create)
+        if create and self._folds(items) and len({item.queue for item in items}) == 1:
+            receipts = self._pushes.do(items)
+        else:
+            receipts = self.backend.push(items, create=create)
         duplicates = sum(receipt.duplicate for receipt in receipts)
         self._count(push_requests=1, pushed=len(receipts) - duplicates, duplicates=duplicates)
         return receipts
@@ -228,7 +246,10 @@ class Broker:
         if not acks:
             return []
         self._check_batch(acks, "acknowledgments")
-        answers = self.backend.ack(acks)
+        if self._folds(acks) and all(ack.partition_id is not None for ack in acks):
+            answers = self._acks.do(acks)
+        else:
+            answers = self.backend.ack(acks)
         refused = sum(not answer.ok for answer in answers)
         self._count(ack_requests=1, acked=len(answers) - refused, acks_refused=refused)
         return answers
@@ -300,6 +321,10 @@ class Broker:
         limit = self.capabilities.max_batch
         if len(batch) > limit:
             raise InvalidRequest(f"{field} holds more than {limit} elements", field)
+
+    def _folds(self, batch: Sequence[object]) -> bool:
+        """Whether a call is small enough to share a commit with others that come meanwhile."""
+        return self.capabilities.combines and len(batch) <= MAX_FOLDED_ITEMS
 
     def _check_payloads(self, items: Sequence[m.NewMessage]) -> None:
         limit = self.capabilities.max_payload_bytes

@@ -12,12 +12,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
+from queen_sync import inspection as i
 from queen_sync import model as m
 from queen_sync.errors import NotSupported
+
+T = TypeVar("T")
 
 FEATURES: Mapping[str, str] = {
     "extend": "lengthen a lease",
@@ -27,6 +30,10 @@ FEATURES: Mapping[str, str] = {
     "delete": "delete queues and consumer groups",
     "dlq": "list dead letters",
     "browse": "look up queues and groups",
+    "stats": "look into partitions: what they hold, and where each group stands",
+    "messages": "look up stored messages, alone and in lists, with their states",
+    "cleanup": "delete single messages and partitions, clear queues, dead-letter by hand",
+    "traces": "file notes about messages and find them again",
     "txn": "acks and pushes that happen together",
     "retrydelay": "option retry_delay_milliseconds",
     "delay": "option delayed_processing_seconds",
@@ -69,6 +76,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     features: frozenset[str]
     durable: bool = False
     """A push that was answered survives the end of the process."""
+    combines: bool = False
+    """Calls made together cost much less than one by one: each alone pays for a commit."""
     shared: bool = False
     """Several processes may serve from it at once."""
     max_batch: int = 10_000
@@ -194,6 +203,21 @@ class Backend(ABC):
         open any more, the lease ends there. No items: no answers.
         """
 
+    def push_together(self, calls: Sequence[Sequence[m.NewMessage]]) -> list[list[m.Receipt]]:
+        """Make several pushes in one step, as if one after the other; the receipts of each.
+
+        All or nothing. It may be refused (BackendUnavailable) rather than wait for a row that
+        somebody else holds. Whatever is refused, the caller makes the pushes one by one.
+        """
+        return apart(self.push([item for call in calls for item in call]), calls)
+
+    def ack_together(self, calls: Sequence[Sequence[m.Ack]]) -> list[list[m.Acked]]:
+        """Make several acks in one step, as if one after the other; the answers of each.
+
+        Like `push_together` it may be refused rather than wait.
+        """
+        return apart(self.ack([ack for call in calls for ack in call]), calls)
+
     @abstractmethod
     def extend(self, lease_id: str, seconds: int | None = None) -> int:
         """Move a live lease's expiry to the later of itself and now + ``seconds`` (C-20).
@@ -295,6 +319,98 @@ class Backend(ABC):
         """
         raise self._lacks("evict", queue)
 
+    def partitions(self, queue: str) -> Sequence[i.PartitionState]:
+        """Return the partitions of a queue, by name; none for a missing queue.
+
+        Everything is told from positions, none of it by reading messages (INV-COUNTERS).
+        Needs ``stats``.
+        """
+        raise self._lacks("stats", queue)
+
+    def message(self, partition_id: str, transaction_id: str) -> i.StoredMessage | None:
+        """Return a stored message with its states, or None.
+
+        ``transaction_id`` as in an ack: the caller's name for it, or its id. Needs
+        ``messages``.
+        """
+        raise self._lacks("messages", (partition_id, transaction_id))
+
+    def messages(self, wanted: i.MessageFilter) -> i.MessagePage:
+        """Return a page of stored messages, newest first; of a trace, oldest first (QA-6, PLD-8).
+
+        Needs ``messages``.
+        """
+        raise self._lacks("messages", wanted)
+
+    # -------------------------------------------------------------------- cleanup
+
+    def delete_message(self, partition_id: str, transaction_id: str) -> bool:
+        """Remove a stored message for all groups; False where there is none.
+
+        Its dead letters, what was redriven of it and its traces go too. To every group it
+        counts as settled from then on: it leaves lag and depth, and an ack of it is
+        MessageNotFound. Was it the last open one under a live lease, the lease closes. Its
+        transaction id is free again, its seq is never used again (C-16). Needs ``cleanup``.
+        """
+        raise self._lacks("cleanup", (partition_id, transaction_id))
+
+    def bury(
+        self,
+        partition_id: str,
+        transaction_id: str,
+        group: str | None = None,
+        error: str | None = None,
+    ) -> int:
+        """Dead-letter a stored message now; return for how many groups.
+
+        For the group, or for every registered one, that has not settled it; a group whose live
+        lease covers it keeps it. Counts stay what they were; without ``error`` the last one is
+        kept. Raises MessageNotFound. Needs ``cleanup``.
+        """
+        raise self._lacks("cleanup", (partition_id, transaction_id, group, error))
+
+    def clear(self, queue: str, partition: str | None = None) -> int:
+        """Remove all stored messages of a queue or partition; return how many.
+
+        Leases there end, and acks of what was removed are MessageNotFound. What was redriven
+        and not yet settled goes too; dead letters stay. Traces go with their messages. In a
+        queue of many partitions each is cleared in a step of its own.
+        Raises QueueNotFound, PartitionNotFound. Needs ``cleanup``.
+        """
+        raise self._lacks("cleanup", (queue, partition))
+
+    def delete_partition(self, queue: str, partition: str) -> bool:
+        """Delete a partition with all it holds, dead letters included; False where there is none.
+
+        A later push makes a new one, with a new id, of which every group is owed everything.
+        Of ``Default`` a new one is made at once. Needs ``cleanup``.
+        """
+        raise self._lacks("cleanup", (queue, partition))
+
+    # --------------------------------------------------------------------- traces
+
+    def add_trace(self, trace: i.Trace) -> str:
+        """File a note about a stored message; return the note's id. Raises MessageNotFound.
+
+        It goes when its message leaves the store. Needs ``traces``.
+        """
+        raise self._lacks("traces", trace)
+
+    def traces(self, partition_id: str, transaction_id: str) -> Sequence[i.TraceRecord]:
+        """Return the notes about a message, oldest first. Needs ``traces``."""
+        raise self._lacks("traces", (partition_id, transaction_id))
+
+    def traces_named(self, wanted: i.TraceFilter) -> i.TracePage:
+        """Return a page of the notes of one name, over all queues, oldest first.
+
+        Needs ``traces``.
+        """
+        raise self._lacks("traces", wanted)
+
+    def trace_names(self, limit: int = 100, offset: int = 0) -> Sequence[i.TraceName]:
+        """Return the names that notes are filed under, the last used first. Needs ``traces``."""
+        raise self._lacks("traces", (limit, offset))
+
     def _lacks(self, feature: str, asked: object) -> NotImplementedError:
         """Refuse an operation that the backend does not offer."""
         self.capabilities.require(feature)
@@ -322,3 +438,13 @@ class Backend(ABC):
         Called from any thread, after the change can be seen; must not block. Hints may come
         twice or be lost: a pop is the only proof. None as hint means: look everywhere.
         """
+
+
+def apart(answers: Sequence[T], calls: Sequence[Sequence[object]]) -> list[list[T]]:
+    """Give each call its share of the answers, which are in the order of the calls."""
+    parts = []
+    start = 0
+    for call in calls:
+        parts.append(list(answers[start : start + len(call)]))
+        start += len(call)
+    return parts

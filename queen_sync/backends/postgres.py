@@ -17,7 +17,7 @@ import msgspec
 from queen_sync import ids
 from queen_sync import model as m
 from queen_sync.backends import postgres_acks, postgres_rows, postgres_transact
-from queen_sync.backends.base import FEATURES, Backend, Capabilities, Hint
+from queen_sync.backends.base import FEATURES, Backend, Capabilities, Hint, apart
 from queen_sync.backends.postgres_connections import POSTGRES_EPOCH_US, Connections, Cursor
 from queen_sync.backends.postgres_hints import Hints
 from queen_sync.backends.postgres_migrations import migrate
@@ -38,8 +38,10 @@ __all__ = ["PostgresBackend", "migrate"]
 
 log = logging.getLogger(__name__)
 
-NOT_YET = frozenset({"enc"})
+NOT_YET = frozenset({"enc", "stats", "messages", "cleanup", "traces"})
 _TIMING = {"delayed_processing_seconds", "window_buffer_seconds"}
+PATIENCE = "20ms"
+"""How long a call that several callers share waits for a row that somebody else holds."""
 SEEK_CHUNK = 1_000
 MAX_REMOVALS = 10_000
 
@@ -86,7 +88,9 @@ class PostgresBackend(Backend):
     Make it in the process that uses it: connections and threads do not survive a fork.
     """
 
-    capabilities = Capabilities(features=frozenset(FEATURES) - NOT_YET, durable=True, shared=True)
+    capabilities = Capabilities(
+        features=frozenset(FEATURES) - NOT_YET, durable=True, combines=True, shared=True
+    )
 
     def __init__(
         self,
@@ -216,6 +220,18 @@ class PostgresBackend(Backend):
         self._hint(changed)
         return receipts
 
+    def push_together(self, calls: Sequence[Sequence[m.NewMessage]]) -> list[list[m.Receipt]]:
+        items = [item for call in calls for item in call]
+        queue = items[0].queue
+        if any(item.queue != queue for item in items):
+            return super().push_together(calls)
+        number, receipts = self._db.call(
+            lambda cursor: push_to_one(cursor, items, self._now(), create=True, patience=PATIENCE),
+            retry=False,
+        )
+        self._hint({number: queue})
+        return apart(receipts, calls)
+
     def _push(
         self, items: Sequence[m.NewMessage], counts: Counts, create: bool
     ) -> tuple[list[m.Receipt], postgres_acks.Work]:
@@ -246,17 +262,21 @@ class PostgresBackend(Backend):
         if not acks:
             return []
         now = self._now()
-        first = acks[0]
-        one_lease = first.partition_id is not None and all(
-            ack.partition_id == first.partition_id
-            and ack.lease_id == first.lease_id
-            and ack.group == first.group
-            for ack in acks
-        )
-        run = self._db.call if one_lease else self._db.transaction
+        # With their partitions named they are one statement; else those are looked for first.
+        one = all(ack.partition_id is not None for ack in acks)
+        run = self._db.call if one else self._db.transaction
         answers, changed = run(lambda cursor: postgres_acks.settle(cursor, acks, now))
         self._hint(changed)
         return answers
+
+    def ack_together(self, calls: Sequence[Sequence[m.Ack]]) -> list[list[m.Acked]]:
+        now = self._now()
+        acks = [ack for call in calls for ack in call]
+        answers, changed = self._db.call(
+            lambda cursor: postgres_acks.settle(cursor, acks, now, PATIENCE), retry=False
+        )
+        self._hint(changed)
+        return apart(answers, calls)
 
     def extend(self, lease_id: str, seconds: int | None = None) -> int:
         if seconds is not None and not 1 <= seconds <= m.MAX_LEASE_SECONDS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from queen_sync import ids
 from queen_sync import model as m
@@ -19,6 +19,11 @@ _ACK = (
 )
 _LOCK_LEASES = (
     "select queen.lock_leases(%s::uuid[], %b::int8[], %s::text[], %s::text[], %s::text[])"
+)
+_ACK_MANY = (
+    "select verdict, results, queue_name, partition_name, released, more, queue_id"
+    " from queen.ack_many(%b::int8[], %s::text[], %s::uuid[], %b::int8[]::int4[], %b::text[],"
+    " %b::int8[], %b::int8[], %b::text[], %b::text[], %s, %s)"
 )
 _FIND = "select partition_id, covered, requires_lease from queen.find_acked(%s, %s::uuid, %s)"
 NO_LEASE = "00000000-0000-0000-0000-000000000000"
@@ -53,9 +58,12 @@ def lease_text(lease: str | None) -> str | None:
 
 
 def settle(
-    cursor: Cursor, acks: Sequence[m.Ack], now: datetime | None
+    cursor: Cursor,
+    acks: Sequence[m.Ack],
+    now: datetime | None,
+    patience: str | None = None,
 ) -> tuple[list[m.Acked], Work]:
-    """Judge the acks, each by itself, in one transaction."""
+    """Judge the acks, each by itself, in one statement once their partitions are known."""
     answers: list[m.Acked | None] = [None] * len(acks)
     calls: dict[_Lease, list[int]] = {}
     for index, ack in enumerate(acks):
@@ -65,16 +73,12 @@ def settle(
         else:
             key = _Lease(where, ack.group, lease_text(ack.lease_id) or "")
             calls.setdefault(key, []).append(index)
-    if len(calls) > 1:
-        lock_leases(
-            cursor,
-            {key.lease or None for key in calls},
-            {key.partition for key in calls},
-            {key.group for key in calls},
-        )
     work: Work = {}
-    for key in sorted(calls):
-        _call(cursor, key, acks, calls[key], now, answers, work)
+    ordered = sorted(calls.items())
+    if len(ordered) == 1:
+        _judge(cursor, acks, ordered[0], now, answers, work)
+    elif ordered:
+        _judge_many(cursor, acks, ordered, now, patience, answers, work)
     return [answer for answer in answers if answer is not None], work
 
 
@@ -99,39 +103,92 @@ def lock_leases(
     )
 
 
-def _call(
+class _Items(NamedTuple):
+    """What is said of each message, as the functions want it; None where nobody says it."""
+
+    names: list[str]
+    seqs: list[int | None] | None
+    stamps: list[int | None] | None
+    outcomes: list[str] | None
+    errors: list[str | None] | None
+
+
+def _items(acks: Sequence[m.Ack], partitions: Sequence[int]) -> _Items:
+    found = [address_of(ack.transaction_id) for ack in acks]
+    ours = [
+        said if said and said.partition == partition else None
+        for said, partition in zip(found, partitions, strict=True)
+    ]
+    errors = [ack.error for ack in acks]
+    plain = all(ack.outcome == "completed" for ack in acks)
+    return _Items(
+        names=[ack.transaction_id for ack in acks],
+        seqs=[a and a.seq for a in ours] if any(ours) else None,
+        stamps=[a and a.stamp for a in ours] if any(ours) else None,
+        outcomes=None if plain else [_LETTER[ack.outcome] for ack in acks],
+        errors=errors if any(errors) else None,
+    )
+
+
+def _judge(
     cursor: Cursor,
-    key: _Lease,
     acks: Sequence[m.Ack],
-    indexes: Sequence[int],
+    call: tuple[_Lease, list[int]],
     now: datetime | None,
     answers: list[m.Acked | None],
     work: Work,
 ) -> None:
-    chosen = [acks[index] for index in indexes]
-    found = [address_of(ack.transaction_id) for ack in chosen]
-    ours = [a if a and a.partition == key.partition else None for a in found]
-    errors = [ack.error for ack in chosen]
-    plain = all(ack.outcome == "completed" for ack in chosen)
-    cursor.execute(
-        _ACK,
+    """Judge the acks of one lease."""
+    key, indexes = call
+    items = _items([acks[index] for index in indexes], [key.partition] * len(indexes))
+    row = cursor.execute(
+        _ACK, [key.partition, key.group, key.lease or None, *items, now]
+    ).fetchone()
+    assert row is not None
+    _answer(acks, call, row, answers, work)
+
+
+def _judge_many(
+    cursor: Cursor,
+    acks: Sequence[m.Ack],
+    calls: Sequence[tuple[_Lease, list[int]]],
+    now: datetime | None,
+    patience: str | None,
+    answers: list[m.Acked | None],
+    work: Work,
+) -> None:
+    """Judge the acks of several leases, their rows locked in one order first."""
+    chosen = [acks[index] for _, indexes in calls for index in indexes]
+    items = _items(chosen, [key.partition for key, indexes in calls for _ in indexes])
+    rows = cursor.execute(
+        _ACK_MANY,
         [
-            key.partition,
-            key.group,
-            key.lease or None,
-            [ack.transaction_id for ack in chosen],
-            [a and a.seq for a in ours] if any(ours) else None,
-            [a and a.stamp for a in ours] if any(ours) else None,
-            None if plain else [_LETTER[ack.outcome] for ack in chosen],
-            errors if any(errors) else None,
+            [key.partition for key, _ in calls],
+            [key.group for key, _ in calls],
+            [key.lease or None for key, _ in calls],
+            [len(indexes) for _, indexes in calls],
+            *items,
+            patience,
             now,
         ],
-    )
-    row = cursor.fetchone()
-    assert row is not None
+    ).fetchall()
+    for call, row in zip(calls, rows, strict=True):
+        _answer(acks, call, row, answers, work)
+
+
+def _answer(
+    acks: Sequence[m.Ack],
+    call: tuple[_Lease, list[int]],
+    row: tuple[Any, ...],
+    answers: list[m.Acked | None],
+    work: Work,
+) -> None:
+    """Turn the answer about one lease into answers to its acks."""
+    key, indexes = call
     _, results, queue, partition, released, more, queue_number = row
     if more:
         work[queue_number] = queue
+    chosen = [acks[index] for index in indexes]
     for index, ack, letter in zip(indexes, chosen, results or "c" * len(chosen), strict=True):
         status = _STATUS.get(letter.lower()) if letter not in "nlq" else None
         if status is None:

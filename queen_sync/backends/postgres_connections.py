@@ -100,12 +100,13 @@ class Connections:
         """Return a connection of its own, outside the pool, for a thread that keeps it."""
         return psycopg.connect(dsn or self._dsn, autocommit=True)
 
-    def call(self, work: Callable[[Cursor], T], *, writes: bool = True) -> T:
+    def call(self, work: Callable[[Cursor], T], *, writes: bool = True, retry: bool = True) -> T:
         """Run one statement that is a transaction by itself; ``work`` executes and fetches it.
 
-        ``writes`` False says that nothing is lost when the answer does not come.
+        ``writes`` False says that nothing is lost when the answer does not come, ``retry``
+        False that a deadlock's victim is not tried again here.
         """
-        return self._retried(work, self._once, writes=writes)
+        return self._retried(work, self._once, writes=writes, retries=RETRIES if retry else 0)
 
     def transaction(self, work: Callable[[Cursor], T]) -> T:
         """Run several statements in one transaction; the commit happens after ``work`` returns."""
@@ -119,6 +120,7 @@ class Connections:
         run: Callable[[psycopg.Connection[Any], Callable[[Cursor], T], list[bool]], T],
         *,
         writes: bool,
+        retries: int = RETRIES,
     ) -> T:
         if os.getpid() != self._pid:
             raise BackendUnavailable("this backend was made in another process: make it after fork")
@@ -129,7 +131,7 @@ class Connections:
             try:
                 return run(connection, work, doubt)
             except psycopg.Error as error:
-                if error.sqlstate in _RETRIED and not connection.closed and attempt < RETRIES:
+                if error.sqlstate in _RETRIED and not connection.closed and attempt < retries:
                     attempt += 1
                     problem: psycopg.Error | None = error
                 else:

@@ -14,7 +14,7 @@ _PUSH = (
     "select queue_id, partition_ids, created_ats, seqs, duplicates, duplicate_ats,"
     " duplicate_traces::text[], depth, max_queue_size"
     " from queen.push(%s, %b::text[], %b::int8[]::int4[], %b::text[], %b::text[],"
-    " %b::text[]::uuid[], %b::int8[], %b::int8[], %b::int8[], %s, %s::int4, %s)"
+    " %b::text[]::uuid[], %b::int8[], %b::int8[], %b::int8[], %s, %s::int4, %s, %s)"
 )
 _LOCK_PARTITIONS = "select queen.lock_partitions(%b::text[], %b::text[], %s, %s)"
 _OUR_LENGTH = 36
@@ -46,10 +46,12 @@ def push_to_one(
     *,
     create: bool,
     spread: int = 0,
+    patience: str | None = None,
 ) -> tuple[int, list[m.Receipt]]:
     """Push items of one queue; return the queue's number and a receipt each, in order.
 
-    ``spread`` says over how many partitions those for ``Default`` have been spread.
+    ``spread`` says over how many partitions those for ``Default`` have been spread, ``patience``
+    how long to wait for a row that somebody else holds.
     """
     names: dict[str, int] = {}
     places = [names.setdefault(item.partition, len(names) + 1) for item in items]
@@ -71,6 +73,7 @@ def push_to_one(
             [a and a.stamp for a in own] if says_ours else None,
             create,
             spread,
+            patience,
             now,
         ],
     )

@@ -2,6 +2,7 @@
 -- its name (null: all go to the first). p_transactions, p_traces: per payload or null as a whole.
 -- p_spread: over how many partitions the caller has spread what names Default; where that is not what the
 -- queue says, the call is refused with the number (QS303).
+-- p_patience: how long to wait for a row that somebody else holds (a lock_timeout; null: the connection's).
 -- p_own_*: where a transaction id reads as a message id of ours, what it says; null as a whole.
 --
 -- seq is drawn under the partition's row lock, which is held to commit: seq order is commit order,
@@ -14,7 +15,7 @@
 create or replace function queen.push(
     p_queue text, p_names text[], p_items integer[], p_payloads text[], p_transactions text[],
     p_traces uuid[], p_own_partitions bigint[], p_own_seqs bigint[], p_own_stamps bigint[],
-    p_create boolean, p_spread integer, p_now timestamptz,
+    p_create boolean, p_spread integer, p_patience text, p_now timestamptz,
     out queue_id bigint, out partition_ids bigint[], out created_ats timestamptz[], out seqs bigint[],
     out duplicates boolean[], out duplicate_ats timestamptz[], out duplicate_traces uuid[],
     out depth bigint, out max_queue_size integer
@@ -34,6 +35,9 @@ declare
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         perform queen.require_read_committed();
+    end if;
+    if p_patience is not null then
+        perform set_config('lock_timeout', p_patience, true);
     end if;
     -- The usual call: one partition of a queue without limit or window. The update is the lock and the
     -- gate: it finds only a partition of a live queue. Of 130-byte payloads at batch 100 this way stores

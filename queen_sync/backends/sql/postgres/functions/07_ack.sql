@@ -84,9 +84,9 @@ begin
 
     if not v_touched then
     -- Which messages are meant: an id of ours only if the row is there and the stamp agrees. Redriven
-    -- messages may be stored as dead letters only.
-    select array_agg(coalesce(own.seq, named.seq, redriven.seq) order by u.o),
-        range_agg(int8range(coalesce(own.seq, named.seq, redriven.seq), coalesce(own.seq, named.seq, redriven.seq) + 1))
+    -- messages may be stored as dead letters only, and their names in the log may be others' by now.
+    select array_agg(coalesce(redriven.seq, own.seq, named.seq) order by u.o),
+        range_agg(int8range(coalesce(redriven.seq, own.seq, named.seq), coalesce(redriven.seq, own.seq, named.seq) + 1))
     into v_seqs, v_asked
     from unnest(p_names, p_seqs, p_stamps) with ordinality u(name, seq, stamp, o)
     left join lateral (
@@ -101,8 +101,7 @@ begin
     ) named on true
     left join lateral (
         select d.seq from queen.dead_letters d
-        where r.redriving and own.seq is null and named.seq is null
-            and d.partition_id = p_partition and d.group_id = v_group and r.batch @> d.seq
+        where r.redriving and d.partition_id = p_partition and d.group_id = v_group and r.batch @> d.seq
             and (d.transaction_id = u.name or (d.seq = u.seq and queen.stamp(d.created_at) = u.stamp))
         limit 1
     ) redriven on true;
@@ -214,6 +213,33 @@ begin
     perform queen.store(r);
 end $$;
 
+-- Acks of several leases in one call: for each its partition, group, lease and how many of the items,
+-- which stand one after the other, are its own. All rows are locked first, in their order.
+create or replace function queen.ack_many(
+    p_partitions bigint[], p_groups text[], p_leases uuid[], p_counts integer[], p_names text[],
+    p_seqs bigint[], p_stamps bigint[], p_outcomes text[], p_errors text[], p_patience text, p_now timestamptz
+) returns table (
+    verdict text, results text[], queue_name text, partition_name text, released boolean, more boolean,
+    queue_id bigint
+) language plpgsql volatile set jit = off as $$
+declare
+    v_low integer := 1;
+    v_high integer;
+begin
+    if p_patience is not null then
+        perform set_config('lock_timeout', p_patience, true);
+    end if;
+    perform queen.lock_leases(p_leases, p_partitions, p_groups, '{}', '{}');
+    for i in 1..cardinality(p_partitions) loop
+        v_high := v_low + p_counts[i] - 1;
+        return query select a.* from queen.ack(
+            p_partitions[i], p_groups[i], p_leases[i], p_names[v_low:v_high], p_seqs[v_low:v_high],
+            p_stamps[v_low:v_high], p_outcomes[v_low:v_high], p_errors[v_low:v_high], p_now
+        ) a;
+        v_low := v_high + 1;
+    end loop;
+end $$;
+
 -- Where an ack without a partition may belong: wherever a message of that name is stored, and whether
 -- its lease (or, without one, the live or last closed lease of the group) covers that message.
 create or replace function queen.find_acked(p_name text, p_lease uuid, p_group text)
@@ -223,12 +249,19 @@ language sql volatile set jit = off as $$
         coalesce(l.batch @> m.seq and (p_lease is null or l.lease_id = p_lease), false)
             or coalesce(l.closed_batch @> m.seq and (p_lease is null or l.closed_lease_id = p_lease), false),
         q.require_lease_id
-    from queen.messages m
+    from (
+        select y.partition_id, y.seq from queen.messages y where y.transaction_id = p_name
+        union -- redriven messages, which may not be in the log any more
+        select d.partition_id, d.seq
+        from unnest(queen.partitions_of_lease(p_lease)) x(id)
+        join queen.partition_leases y on y.partition_id = x.id and y.lease_id = p_lease and y.redriving
+        join queen.dead_letters d on d.partition_id = y.partition_id and d.group_id = y.group_id
+            and y.batch @> d.seq and d.transaction_id = p_name
+    ) m
     join queen.partitions p on p.id = m.partition_id
     join queen.queues q on q.id = p.queue_id and q.deleted_at is null
     left join queen.consumer_groups g on g.queue_id = q.id and g.name = p_group
     left join queen.partition_leases l on l.partition_id = p.id and l.group_id = g.id
-    where m.transaction_id = p_name
     order by p.id
 $$;
 

@@ -231,7 +231,10 @@ begin
     if not found or not q.retention_enabled then
         return 0;
     end if;
-    select * into p from queen.partitions x where x.id = p_partition for no key update;
+    select * into p from queen.partitions x where x.id = p_partition for no key update skip locked;
+    if not found then
+        return 0; -- a push holds it, for as long as its caller likes; there is another sweep
+    end if;
     perform 1 from queen.partition_leases l where l.partition_id = p_partition
     order by l.group_id for no key update;
     v_at := coalesce(p_now, clock_timestamp());
