@@ -17,9 +17,10 @@ import msgspec
 from queen_sync import ids
 from queen_sync import model as m
 from queen_sync.backends import postgres_acks, postgres_rows, postgres_transact
-from queen_sync.backends.base import FEATURES, Backend, Capabilities, Hint, apart
+from queen_sync.backends.base import FEATURES, Capabilities, Hint, apart
 from queen_sync.backends.postgres_connections import POSTGRES_EPOCH_US, Connections, Cursor
 from queen_sync.backends.postgres_hints import Hints
+from queen_sync.backends.postgres_inspection import PostgresInspection
 from queen_sync.backends.postgres_migrations import migrate
 from queen_sync.backends.postgres_pop import Pops, instant
 from queen_sync.backends.postgres_push import push_to_one
@@ -38,7 +39,7 @@ __all__ = ["PostgresBackend", "migrate"]
 
 log = logging.getLogger(__name__)
 
-NOT_YET = frozenset({"enc", "stats", "messages", "cleanup", "traces"})
+NOT_YET = frozenset({"enc", "traces"})
 _TIMING = {"delayed_processing_seconds", "window_buffer_seconds"}
 PATIENCE = "20ms"
 """How long a call that several callers share waits for a row that somebody else holds."""
@@ -79,7 +80,7 @@ _FACTS = (
 )
 
 
-class PostgresBackend(Backend):
+class PostgresBackend(PostgresInspection):
     """Queues in the schema ``queen`` of a PostgreSQL database, version 14 or later.
 
     ``pool_size`` connections at most serve calls; two more carry hints between processes

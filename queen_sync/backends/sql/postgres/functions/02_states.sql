@@ -82,7 +82,7 @@ create or replace function queen.store(r queen.partition_leases) returns void la
         batch = r.batch, open = r.open, failed = r.failed, returned = r.returned, dead = r.dead,
         closed_lease_id = r.closed_lease_id, closed_batch = r.closed_batch,
         closed_failed = r.closed_failed, closed_returned = r.closed_returned, closed_dead = r.closed_dead,
-        retrying = r.retrying, redriven_count = r.redriven_count, ready_at = r.ready_at
+        retrying = r.retrying, redriven_count = r.redriven_count, sought = r.sought, ready_at = r.ready_at
     where l.partition_id = r.partition_id and l.group_id = r.group_id
 $$;
 

@@ -134,7 +134,7 @@ create or replace function queen.waiting(
     select queen.span(
         greatest(
             l.position,
-            case when p_skip_before is not null
+            case when p_skip_before is not null and not l.sought
                 then queen.seq_before(p.id, l.position + 1, p.last_seq, p_skip_before)
             end
         ) + 1,
@@ -157,7 +157,7 @@ create or replace function queen.depth(p_queue bigint) returns bigint language s
         when not exists (select 1 from queen.consumer_groups g where g.queue_id = p_queue)
             or exists (select 1 from queen.consumer_groups g where g.queue_id = p_queue and not g.registered)
         then (
-            select coalesce(sum(p.last_seq - p.first_seq + 1), 0)::bigint
+            select coalesce(sum(p.last_seq - p.first_seq + 1 - queen.size(p.holes)), 0)::bigint
             from queen.partitions p where p.queue_id = p_queue
         )
         else (

@@ -100,8 +100,7 @@ begin
             r := queen.advance_to(r, v_first - 1);
         end if;
         if g.skip_before is not null then
-            r := queen.advance_to(r, least(
-                coalesce(queen.seq_before(r.partition_id, r.position + 1, v_last, g.skip_before), r.position), v_last));
+            r := queen.skip_to_start(r, v_last, g.skip_before);
         end if;
 
         if q.ttl_seconds > 0 or q.max_wait_seconds > 0 then
@@ -221,6 +220,16 @@ begin
             update queen.partition_leases x set alone = true
             where x.partition_id = v_claimed[1] and x.group_id = g.id;
         end if;
+    end if;
+end $$;
+
+-- Pass over what is older than the start that a group asked for, unless a seek has dropped that here.
+create or replace function queen.skip_to_start(
+    inout r queen.partition_leases, p_last bigint, p_start timestamptz
+) language plpgsql volatile as $$
+begin
+    if not r.sought then
+        r := queen.advance_to(r, queen.seq_before(r.partition_id, r.position + 1, p_last, p_start));
     end if;
 end $$;
 

@@ -284,10 +284,12 @@ $$;
 
 -- Lock, in their order, every lease row that a call will touch: those of its leases, those of its acks
 -- (p_partitions, p_groups), and those that its pushes may wake. Rows of other groups stay free: their
--- pops would pass over the partition.
+-- pops would pass over the partition. Each row is looked up by its key: a merge join, which the planner
+-- takes where statistics are missing, walks the whole index up to the last partition asked for.
 create or replace function queen.lock_leases(
     p_leases uuid[], p_partitions bigint[], p_groups text[], p_queues text[], p_names text[]
-) returns void language sql volatile set jit = off set enable_seqscan = off as $$
+) returns void language sql volatile set jit = off
+set enable_seqscan = off set enable_mergejoin = off set enable_hashjoin = off as $$
     with wanted as materialized (
         select l.partition_id, l.group_id
         from (

@@ -68,6 +68,8 @@ begin
         delete from queen.partition_leases l where l.partition_id = any (v_partitions);
         delete from queen.retries r where r.partition_id = any (v_partitions);
         delete from queen.dead_letters d where d.partition_id = any (v_partitions);
+        delete from queen.traces t where t.partition_id = any (v_partitions);
+        delete from queen.position_marks m where m.partition_id = any (v_partitions);
         delete from queen.partitions p where p.id = any (v_partitions);
         get diagnostics v_count = row_count;
         v_total := v_total + v_count;
@@ -125,8 +127,8 @@ begin
     update queen.partition_leases l set ready_at = coalesce(p_now, clock_timestamp())
     from lost where l.partition_id = lost.partition_id and l.group_id = lost.group_id and l.ready_at is null;
     get diagnostics v_flags = row_count;
-    insert into queen.partition_leases (partition_id, group_id, position, ready_at)
-    select p.id, g.id, p.first_seq - 1, coalesce(p_now, clock_timestamp())
+    insert into queen.partition_leases (partition_id, group_id, position, settled, ready_at)
+    select p.id, g.id, p.first_seq - 1, p.holes, coalesce(p_now, clock_timestamp())
     from queen.consumer_groups g
     join queen.queues q on q.id = g.queue_id and q.deleted_at is null
     join queen.partitions p on p.queue_id = q.id
@@ -171,6 +173,8 @@ declare
     v_found record;
     v_last bigint;
     v_at timestamptz;
+    v_start timestamptz;
+    v_position bigint;
 begin
     perform queen.require_read_committed();
     select l.* into r from queen.partition_leases l
@@ -185,9 +189,14 @@ begin
         return 0; -- an expired lease is taken back first
     end if;
     select p.last_seq into v_last from queen.partitions p where p.id = p_partition;
+    v_position := r.position;
+    select g.skip_before into v_start from queen.consumer_groups g where g.id = p_group;
+    if v_start is not null then
+        r := queen.skip_to_start(r, v_last, v_start);
+    end if;
     select e.r as r, e.evicted into v_found from queen.evict(r, q, v_last, v_at) e;
-    if v_found.evicted > 0 then
-        r := v_found.r;
+    r := v_found.r;
+    if r.position <> v_position or v_found.evicted > 0 then
         if r.lease_id is null then
             r.ready_at := queen.next_ready(r, q, v_at);
         end if;
@@ -224,6 +233,7 @@ declare
     v_done bigint;
     v_aged bigint;
     v_to bigint;
+    v_gone bigint;
 begin
     perform queen.require_read_committed();
     select * into p from queen.partitions x where x.id = p_partition;
@@ -289,13 +299,16 @@ begin
     insert into queen.removals (queue_id, partition_name, kind, count, removed_at)
     select q.id, p.name, x.kind, x.count, v_at
     from (values
-        ('completed', least(v_to, v_done) - p.first_seq + 1),
-        ('expired', v_to - greatest(v_done, p.first_seq - 1))
+        ('completed', queen.size(queen.span(p.first_seq, least(v_to, v_done)) - p.holes)),
+        ('expired', queen.size(queen.span(greatest(v_done + 1, p.first_seq), v_to) - p.holes))
     ) x(kind, count)
     where x.count > 0;
     delete from queen.messages m
     where m.partition_id = p_partition and m.seq >= p.first_seq and m.seq <= v_to;
-    update queen.partitions x set first_seq = v_to + 1 where x.id = p_partition;
+    delete from queen.traces t where t.partition_id = p_partition and t.seq <= v_to;
+    v_gone := queen.size(queen.span(p.first_seq, v_to) - p.holes);
+    p.first_seq := v_to + 1;
+    perform queen.store_holes(p);
     for r in select * from queen.partition_leases l
         where l.partition_id = p_partition and l.position < v_to order by l.group_id
     loop
@@ -314,7 +327,7 @@ begin
         end if;
         perform queen.store(r);
     end loop;
-    return v_to - p.first_seq + 1;
+    return v_gone;
 end $$;
 
 -- The history is kept for a week.

@@ -33,7 +33,7 @@ begin
         )
         order by p.id for share
     ) h;
-    for x in select p.id, p.first_seq, p.last_seq from queen.partitions p
+    for x in select p.id, p.first_seq, p.last_seq, p.holes from queen.partitions p
         where p.id = any (v_ids) order by p.id
     loop
         last_id := x.id;
@@ -50,7 +50,9 @@ begin
         r.closed_lease_id := null; r.closed_batch := null; r.closed_failed := null;
         r.closed_returned := null; r.closed_dead := null;
         r.position := v_position;
-        r.settled := '{}';
+        r.sought := true;
+        r.settled := x.holes - queen.span(0, v_position);
+        r := queen.advance(r);
         -- What comes again is no dead letter any more. What was given back comes in its place, or is passed
         -- over, unless it is gone from the log: then it stays as it is.
         with gone as (

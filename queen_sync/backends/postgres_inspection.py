@@ -1,0 +1,272 @@
+"""Looking into the PostgreSQL backend, and cleaning it up: what no hot path needs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from queen_sync import ids
+from queen_sync import inspection as i
+from queen_sync import model as m
+from queen_sync.backends.base import Backend
+from queen_sync.backends.postgres_connections import POSTGRES_EPOCH_US, Connections, Cursor
+from queen_sync.backends.postgres_pop import instant
+from queen_sync.backends.postgres_push import address_of
+from queen_sync.errors import MessageNotFound, PartitionNotFound, QueueNotFound
+
+_PARTITIONS = "select * from queen.list_partitions(%s, %s)"
+_MESSAGE = (
+    "select queue_name, partition_name, partition_id, seq, created_at, transaction_id,"
+    " trace_id::text, payload from queen.read_message(%s, %s, %s, %s)"
+)
+_LISTED = (
+    "queue_name, partition_name, partition_id, seq, created_at, transaction_id, trace_id::text"
+)
+_MESSAGES = (
+    f"select {_LISTED} from queen.list_messages(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s::int4)"
+)
+_TRACE = (
+    f"select {_LISTED} from queen.list_trace("
+    "%s::uuid, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::int4)"
+)
+_STATES = (
+    "select place, group_name, status, deliveries, failures, error, lease_expires_at"
+    " from queen.message_states(%b::int8[], %b::int8[], %s)"
+)
+_DELETE = "select queen.delete_message(%s, %s, %s, %s, %s)"
+_BURY = "select queue_id, buried from queen.bury_message(%s, %s, %s, %s, %s, %s, %s)"
+_CLEAR = "select queen.clear_partition(%s, %s)"
+_DELETE_PARTITION = "select queen.delete_partition(%s, %s, %s)"
+_QUEUE_NUMBER = "select q.id from queen.queues q where q.name = %s and q.deleted_at is null"
+_PARTITION_NUMBERS = (
+    "select p.id from queen.partitions p"
+    " where p.queue_id = %s and p.name = coalesce(%s, p.name) order by p.id"
+)
+NULL = b"null"
+
+Name = tuple[int, str, int | None, int | None]
+"""A partition's number, a message's name there, and the seq and stamp that the name may say."""
+
+
+class PostgresInspection(Backend):
+    """What `PostgresBackend` shows of itself."""
+
+    _db: Connections
+
+    @abstractmethod
+    def _now(self) -> datetime | None:
+        """Return the caller's clock, None where the server's decides."""
+
+    @abstractmethod
+    def _hint(self, changed: Mapping[int, str]) -> None:
+        """Say that queues, by number and name, may have something to pop."""
+
+    @abstractmethod
+    def _name_of(self, number: int) -> str | None:
+        """Return the name of a queue."""
+
+    def partitions(self, queue: str) -> Sequence[i.PartitionState]:
+        rows = self._rows(_PARTITIONS, [queue, self._now()])
+        return [
+            _partition(queue, list(lanes)) for _, lanes in groupby(rows, key=lambda row: row[0])
+        ]
+
+    # -------------------------------------------------------------------- messages
+
+    def message(self, partition_id: str, transaction_id: str) -> i.StoredMessage | None:
+        name = _name(partition_id, transaction_id)
+        now = self._now()
+
+        def work(cursor: Cursor) -> list[i.StoredMessage]:
+            return _with_states(cursor, cursor.execute(_MESSAGE, name).fetchall(), now)
+
+        found = [] if name is None else self._db.call(work, writes=False)
+        return found[0] if found else None
+
+    def messages(self, wanted: i.MessageFilter) -> i.MessagePage:
+        now = self._now()
+        which = [
+            wanted.queue,
+            wanted.partition,
+            wanted.namespace,
+            wanted.task,
+            instant(wanted.from_us),
+            instant(wanted.to_us),
+            *_key(wanted.before),
+            wanted.offset + wanted.limit + 1,
+        ]
+
+        def work(cursor: Cursor) -> i.MessagePage:
+            if wanted.trace_id is None:
+                cursor.execute(_MESSAGES, which)
+            else:
+                cursor.execute(_TRACE, [wanted.trace_id, *which])
+            rows = cursor.fetchall()[wanted.offset :]
+            page = _with_states(cursor, [(*row, NULL) for row in rows[: wanted.limit]], now)
+            more = len(rows) > wanted.limit
+            return i.MessagePage(
+                items=page, next_before=(page[-1].created_us, page[-1].id) if more else None
+            )
+
+        return self._db.call(work, writes=False)
+
+    # -------------------------------------------------------------------- cleanup
+
+    def delete_message(self, partition_id: str, transaction_id: str) -> bool:
+        name = _name(partition_id, transaction_id)
+        number = None if name is None else self._one(_DELETE, [*name, self._now()])[0]
+        self._hint_number(number)
+        return number is not None
+
+    def bury(
+        self,
+        partition_id: str,
+        transaction_id: str,
+        group: str | None = None,
+        error: str | None = None,
+    ) -> int:
+        name = _name(partition_id, transaction_id)
+        reason = None if error is None else m.storable(error)
+        number, count = (
+            (None, 0) if name is None else self._one(_BURY, [*name, group, reason, self._now()])
+        )
+        if number is None:
+            raise MessageNotFound("Message not found")
+        self._hint_number(number)
+        return int(count)
+
+    def clear(self, queue: str, partition: str | None = None) -> int:
+        found = self._rows(_QUEUE_NUMBER, [queue])
+        if not found:
+            raise QueueNotFound(f"Queue '{queue}' not found")
+        number = found[0][0]
+        places = self._rows(_PARTITION_NUMBERS, [number, partition])
+        if not places:
+            raise PartitionNotFound(f"Partition '{partition}' not found")
+        now = self._now()
+        count = sum(self._one(_CLEAR, [place, now])[0] or 0 for (place,) in places)
+        self._hint({number: queue})
+        return count
+
+    def delete_partition(self, queue: str, partition: str) -> bool:
+        number = self._one(_DELETE_PARTITION, [queue, partition, self._now()])[0]
+        self._hint_number(number)
+        return number is not None
+
+    # -------------------------------------------------------------------- helpers
+
+    def _rows(self, statement: str, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self._db.call(
+            lambda cursor: cursor.execute(statement, arguments).fetchall(), writes=False
+        )
+
+    def _one(self, statement: str, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        row = self._db.call(lambda cursor: cursor.execute(statement, arguments).fetchone())
+        assert row is not None
+        return tuple(row)
+
+    def _hint_number(self, number: int | None) -> None:
+        name = None if number is None else self._name_of(number)
+        if number is not None and name is not None:
+            self._hint({number: name})
+
+
+def _name(partition_id: str, transaction_id: str) -> Name | None:
+    """Return what the functions of the engine take for a message's name."""
+    number = ids.partition_number(partition_id)
+    if number is None or "\0" in transaction_id:
+        return None
+    said = address_of(transaction_id)
+    if said is None or said.partition != number:
+        return number, transaction_id, None, None
+    return number, transaction_id, said.seq, said.stamp
+
+
+def _key(before: tuple[int, str] | None) -> tuple[datetime | None, int | None, int | None]:
+    """Return the key at which a page ended as the engine orders by it."""
+    said = None if before is None else ids.address(before[1])
+    if before is None or said is None:
+        return None, None, None
+    return instant(before[0]), said.partition, said.seq
+
+
+def _us(stored: int | None) -> int | None:
+    return None if stored is None else stored + POSTGRES_EPOCH_US
+
+
+def _partition(queue: str, lanes: Sequence[tuple[Any, ...]]) -> i.PartitionState:
+    """Return a partition from its rows of ``queen.list_partitions``."""
+    number, name, created, pushed, stored, waiting, oldest, newest, *_ = lanes[0]
+    return i.PartitionState(
+        queue=queue,
+        id=ids.partition_id(number),
+        name=name,
+        created_us=created + POSTGRES_EPOCH_US,
+        pushed_count=pushed,
+        stored_count=stored,
+        waiting_count=waiting,
+        oldest_us=_us(oldest),
+        newest_us=_us(newest),
+        groups=[
+            i.PartitionGroup(
+                name=group,
+                lag=lag,
+                in_flight_count=in_flight,
+                retrying_count=retrying,
+                dead_count=dead,
+                lease_expires_us=_us(expires),
+                lease_count=leased,
+                oldest_waiting_us=_us(oldest_waiting),
+            )
+            for *_, group, lag, in_flight, retrying, dead, expires, leased, oldest_waiting in lanes
+            if group is not None
+        ],
+    )
+
+
+def _with_states(
+    cursor: Cursor, rows: Sequence[tuple[Any, ...]], now: datetime | None
+) -> list[i.StoredMessage]:
+    """Return messages from their rows, with what has become of each."""
+    if not rows:
+        return []
+    cursor.execute(_STATES, [[row[2] for row in rows], [row[3] for row in rows], now])
+    states: list[list[i.MessageState]] = [[] for _ in rows]
+    status: i.MessageStatus
+    for place, group, status, deliveries, failures, error, expires in cursor.fetchall():
+        states[place - 1].append(
+            i.MessageState(
+                group=group,
+                status=status,
+                delivery_count=deliveries,
+                failure_count=failures,
+                error=error,
+                lease_expires_us=_us(expires),
+            )
+        )
+    return [
+        msgspec.structs.replace(_message(row), states=found)
+        for row, found in zip(rows, states, strict=True)
+    ]
+
+
+def _message(row: tuple[Any, ...]) -> i.StoredMessage:
+    queue, partition, number, seq, created, transaction, trace, payload = row
+    created_us = created + POSTGRES_EPOCH_US
+    message_id = ids.message_id(number, seq, created_us)
+    return i.StoredMessage(
+        id=message_id,
+        transaction_id=transaction or message_id,
+        queue=queue,
+        partition=partition,
+        partition_id=ids.partition_id(number),
+        seq=seq,
+        payload=payload,
+        created_us=created_us,
+        trace_id=trace,
+    )
