@@ -10,14 +10,14 @@ ARGS ?=
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make run          serve on \$$HOST:\$$PORT (127.0.0.1:6632), data in ./queen-data"
+	@echo "make run          serve on \$$HOST:\$$PORT (127.0.0.1:6632), data in ./queen.db"
 	@echo "make test         all tests but the slow ones"
 	@echo "make test-all     all tests"
 	@echo "make check        lint, format, types, import arrows"
 	@echo "make conformance  the conformance suite against every backend"
 	@echo "make format       format the code"
 	@echo "make docs         write the reference pages that come from the code"
-	@echo "make clean        remove what these commands made, but for ./queen-data"
+	@echo "make clean        remove what these commands made, but for ./queen.db"
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

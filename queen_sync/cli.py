@@ -14,26 +14,27 @@ import click
 from queen_sync import __version__, config
 from queen_sync.bench import command as bench_command
 from queen_sync.config import DEFAULT_BACKEND, Settings
-from queen_sync.embedded import Cluster, reachable, unprivileged_user
+from queen_sync.conformance.command import command as conformance_command
+from queen_sync.embedded import Cluster
 from queen_sync.errors import InvalidRequest, QueenError
 
 DATABASE = "queen"
 """The database of an embedded cluster."""
-SYSTEM_DIRECTORY = Path("/var/lib/queen-sync")
-_DIRECTORY = "The store: postgresql://…, embedded:DIRECTORY or memory:"
+_STORE = "The store: sqlite:///FILE, postgresql://…, embedded:DIRECTORY or memory:"
 
 
 @click.group()
 @click.version_option(__version__, prog_name="queen-sync")
 def main() -> None:
-    """Serve and look after partitioned message queues on PostgreSQL."""
+    """Serve and look after partitioned message queues."""
 
 
 main.add_command(bench_command)
+main.add_command(conformance_command)
 
 
 @main.command()
-@click.option("--backend", help=f"{_DIRECTORY} [QUEEN_BACKEND; {DEFAULT_BACKEND}]")
+@click.option("--backend", help=f"{_STORE} [QUEEN_BACKEND; {DEFAULT_BACKEND}]")
 @click.option("--host", help="The address to listen on [HOST; 127.0.0.1]")
 @click.option("--port", type=int, help="The port to listen on, 0 for any free one [PORT; 6632]")
 @click.option("--workers", type=int, help="How many processes [QUEEN_WORKERS; one per core]")
@@ -70,17 +71,19 @@ def serve(**flags: Any) -> None:
 
 
 @main.command()
-@click.option("--backend", help=f"{_DIRECTORY} [QUEEN_BACKEND; {DEFAULT_BACKEND}]")
+@click.option("--backend", help=f"{_STORE} [QUEEN_BACKEND; {DEFAULT_BACKEND}]")
 def migrate(backend: str | None) -> None:
     """Bring a database to this version's schema; harmless where it has it."""
-    from queen_sync.backends import postgres  # noqa: PLC0415 - the command needs it, not the others
+    from queen_sync.backends import postgres, sqlite  # noqa: PLC0415 - only this command needs them
 
     with _told_plainly():
         settings = Settings.from_environment(backend=backend)
         scheme, place = settings.store
         if scheme == "memory":
             raise InvalidRequest("memory: has no schema", "QUEEN_BACKEND")
-        if scheme == "embedded":
+        if scheme == "sqlite":
+            sqlite.migrate(place)
+        elif scheme == "embedded":
             with _cluster(settings) as cluster:
                 postgres.migrate(cluster.dsn(DATABASE))
         else:
@@ -94,23 +97,10 @@ def settings() -> None:
     click.echo(config.reference(), nl=False)
 
 
-def data_directory(settings: Settings) -> Path:
-    """Return where an embedded cluster lives: the default moves where root's cannot be reached."""
-    user = unprivileged_user()
-    if settings.backend == DEFAULT_BACKEND and user is not None and not reachable(Path(), user):
-        click.echo(
-            f"the user {user.pw_name}, as whom PostgreSQL runs, cannot enter this directory; "
-            f"data is kept in {SYSTEM_DIRECTORY}",
-            err=True,
-        )
-        return SYSTEM_DIRECTORY
-    return Path(settings.store[1])
-
-
 @contextmanager
 def _cluster(settings: Settings) -> Iterator[Cluster]:
     """Start the embedded PostgreSQL that the settings name, with a database in it."""
-    path = data_directory(settings)
+    path = Path(settings.store[1])
     room = settings.workers * (settings.database_pool_size + 2) + 20
     with Cluster(path, settings={"max_connections": str(max(100, room))}) as cluster:
         cluster.create_database(DATABASE)

@@ -15,13 +15,13 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from queen_sync.errors import InvalidRequest
 
-DEFAULT_BACKEND = "embedded:./queen-data"
+DEFAULT_BACKEND = "sqlite:///queen.db"
 MAX_WORKERS_BY_DEFAULT = 8
 """One process per core, but no more than leave a default PostgreSQL (100 connections) room."""
 KEPT_FREE_THREADS = 100
 """How many threads waiting pops leave alone at most, so that push, ack and health find one."""
 
-Scheme = Literal["postgresql", "embedded", "memory"]
+Scheme = Literal["sqlite", "postgresql", "embedded", "memory"]
 Kind = Literal["text", "number", "switch"]
 
 
@@ -114,9 +114,10 @@ class Settings:
     backend: str = _text(
         "QUEEN_BACKEND",
         DEFAULT_BACKEND,
-        "Where the queues are kept: `postgresql://user:password@host:port/database`, "
-        "`embedded:DIRECTORY` (a PostgreSQL that the server starts and stops itself) or "
-        "`memory:` (for tests; gone when the process ends).",
+        "Where the queues are kept: `sqlite:///FILE` (one machine; four slashes before an absolute "
+        "path), `postgresql://user:password@host:port/database`, `embedded:DIRECTORY` (a "
+        "PostgreSQL that the server starts and stops itself) or `memory:` (for tests; gone when "
+        "the process ends).",
     )
     host: str = _text("HOST", "127.0.0.1", "The address to listen on.")
     port: int = _number(
@@ -128,7 +129,7 @@ class Settings:
         (0, 256),
         "processes",
         "How many processes serve; 0: one per core, at most "
-        f"{MAX_WORKERS_BY_DEFAULT}, and 1 on `memory:`.",
+        f"{MAX_WORKERS_BY_DEFAULT}, and 1 on `sqlite:` and `memory:`.",
     )
     threads: int = _number(
         "QUEEN_THREADS",
@@ -248,7 +249,8 @@ class Settings:
             )
         if self.workers == 0:
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-            count = 1 if scheme == "memory" else min(cores, MAX_WORKERS_BY_DEFAULT)
+            one = scheme in {"sqlite", "memory"}
+            count = 1 if one else min(cores, MAX_WORKERS_BY_DEFAULT)
             object.__setattr__(self, "workers", count)
         if scheme == "memory" and self.workers > 1:
             raise InvalidRequest(
@@ -268,8 +270,10 @@ class Settings:
 
     @property
     def store(self) -> tuple[Scheme, str]:
-        """The kind of store, and where it is: a DSN, a directory, or nothing."""
+        """The kind of store, and where it is: a file, a DSN, a directory, or nothing."""
         scheme, colon, place = self.backend.partition(":")
+        if scheme == "sqlite" and place.startswith("///") and place != "///":
+            return "sqlite", place.removeprefix("///")
         if scheme in ("postgresql", "postgres") and place.startswith("//"):
             return "postgresql", self.backend
         if scheme == "embedded" and place:
@@ -277,7 +281,7 @@ class Settings:
         if scheme == "memory" and colon and not place:
             return "memory", ""
         raise InvalidRequest(
-            "QUEEN_BACKEND must be postgresql://…, embedded:DIRECTORY or memory:, "
+            "QUEEN_BACKEND must be sqlite:///FILE, postgresql://…, embedded:DIRECTORY or memory:, "
             f"not {_without_password(self.backend)!r}",
             "QUEEN_BACKEND",
         )

@@ -8,9 +8,8 @@ gives it as a datetime.
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -19,16 +18,30 @@ import msgspec
 from queen_sync import ids
 from queen_sync.clock import to_datetime
 from queen_sync.errors import InvalidRequest
+from queen_sync.options import (
+    DEFAULT_LEASE_SECONDS as DEFAULT_LEASE_SECONDS,
+    DEFAULT_PARTITION as DEFAULT_PARTITION,
+    MAX_LEASE_SECONDS as MAX_LEASE_SECONDS,
+    MAX_OPTION as MAX_OPTION,
+    OPTION_DEFAULTS as OPTION_DEFAULTS,
+    Change as Change,
+    Configured as Configured,
+    Queue as Queue,
+    QueueOptions as QueueOptions,
+    check_option as check_option,
+    spread_index as spread_index,
+    spread_name as spread_name,
+)
 from queen_sync.payloads import JsonText, to_value
+from queen_sync.values import (
+    MAX_NAME_LENGTH as MAX_NAME_LENGTH,
+    Value as Value,
+    check_name as check_name,
+)
 
 QUEUE_MODE = "__QUEUE_MODE__"
 """The group of consumers that named none: each message goes to one of them."""
-DEFAULT_PARTITION = "Default"
 RESERVED_PREFIX = "__system_"
-MAX_NAME_LENGTH = 255
-DEFAULT_LEASE_SECONDS = 60
-"""What a ``lease_seconds`` of 0 means."""
-MAX_LEASE_SECONDS = 86_400
 EXPIRED = "Partition lease expired"
 """The error text of a message whose lease ran out (PLD-5)."""
 
@@ -42,120 +55,9 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 """NUL and lone surrogates: no text column takes them, and an error text is not worth a refusal."""
 
 
-def check_name(name: str, field: str) -> None:
-    """Refuse a name that is not 1 to 255 characters, holds NUL, or is ``.`` or ``..`` (C-18)."""
-    if 0 < len(name) <= MAX_NAME_LENGTH and "\0" not in name and name not in (".", ".."):
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidRequest(f"{field} is not valid Unicode", field) from error
-        return
-    if not name:
-        raise InvalidRequest(f"{field} is required", field)
-    if len(name) > MAX_NAME_LENGTH:
-        raise InvalidRequest(f"{field} name exceeds {MAX_NAME_LENGTH} characters", field)
-    raise InvalidRequest(f"{field} may not be '.' or '..' nor hold NUL", field)
-
-
-def spread_name(index: int) -> str:
-    """Return the name of one of the partitions that a queue spreads over, counted from 0."""
-    return DEFAULT_PARTITION if index == 0 else f"{DEFAULT_PARTITION}-{index + 1}"
-
-
-def spread_index(transaction_id: str, count: int) -> int:
-    """Return which of ``count`` partitions a named message goes to, so that a repeat meets it."""
-    digest = hashlib.sha256(transaction_id.encode()).digest()
-    return int.from_bytes(digest[:8], "big") % count
-
-
-class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """A frozen value."""
-
-
-class QueueOptions(Value, frozen=True):
-    """The options of a queue, with their defaults; 0 turns a limit or a delay off.
-
-    ``dead_letter_queue`` and ``dlq_after_max_retries`` are kept and have no effect:
-    a message past its retry limit is always dead-lettered (C-02).
-    """
-
-    lease_seconds: int = 300
-    retry_limit: int = 3
-    retry_delay_milliseconds: int = 0
-    max_queue_size: int = 0
-    ttl_seconds: int = 0
-    dead_letter_queue: bool = False
-    dlq_after_max_retries: bool = False
-    priority: int = 0
-    delayed_processing_seconds: int = 0
-    window_buffer_seconds: int = 0
-    retention_seconds: int = 0
-    completed_retention_seconds: int = 0
-    retention_enabled: bool = False
-    encryption_enabled: bool = False
-    max_wait_seconds: int = 0
-    require_lease_id: bool = True
-    spread_partitions: int = 0
-
-    def __post_init__(self) -> None:
-        for field in msgspec.structs.fields(type(self)):
-            check_option(field.name, getattr(self, field.name))
-
-    @property
-    def effective_lease_seconds(self) -> int:
-        """How long a lease lasts: 0 means 60."""
-        return self.lease_seconds or DEFAULT_LEASE_SECONDS
-
-
-OPTION_DEFAULTS: Mapping[str, int | bool] = {
-    field.name: field.default for field in msgspec.structs.fields(QueueOptions)
-}
-MAX_OPTION = 2**31 - 1
-
-
-def check_option(name: str, value: object) -> None:
-    """Refuse an unknown option, a value of the wrong type, and one out of bounds (C-11)."""
-    default = OPTION_DEFAULTS.get(name)
-    if default is None:
-        raise InvalidRequest(f"unknown option '{name}'", name)
-    if isinstance(default, bool):
-        if not isinstance(value, bool):
-            raise InvalidRequest(f"{name} must be true or false", name)
-    elif isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_OPTION:
-        raise InvalidRequest(f"{name} must be a non-negative integer", name)
-    elif name == "lease_seconds" and value > MAX_LEASE_SECONDS:
-        raise InvalidRequest(f"{name} must be at most {MAX_LEASE_SECONDS}", name)
-
-
-class Queue(Value, frozen=True):
-    """A queue as it stands: its names, options and ids."""
-
-    id: str
-    name: str
-    options: QueueOptions
-    default_partition_id: str
-    created_us: int
-    namespace: str = ""
-    task: str = ""
-
-    @property
-    def created_at(self) -> datetime:
-        return to_datetime(self.created_us)
-
-
-class Change(Value, frozen=True):
-    """One option before and after a configure."""
-
-    old: int | bool | str | None
-    new: int | bool | str | None
-
-
-class Configured(Value, frozen=True):
-    """What configure did: the queue as it now is, whether it is new, what changed."""
-
-    queue: Queue
-    created: bool
-    changes: dict[str, Change]
+def storable(text: str) -> str:
+    """Return an error text with a mark in place of what no text column takes."""
+    return _UNSTORABLE.sub("\ufffd", text)
 
 
 class NewMessage(Value, frozen=True):
@@ -363,8 +265,8 @@ class Ack(Value, frozen=True):
         check_name(self.group, "consumerGroup")
         if self.outcome not in OUTCOMES:
             raise InvalidRequest("status must be one of completed, failed, retry, dlq", "status")
-        if self.error is not None and _UNSTORABLE.search(self.error):
-            msgspec.structs.force_setattr(self, "error", _UNSTORABLE.sub("\ufffd", self.error))
+        if self.error is not None:
+            msgspec.structs.force_setattr(self, "error", storable(self.error))
 
 
 class Acked(Value, frozen=True):

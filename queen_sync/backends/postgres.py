@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
-from queen_sync import ids
-from queen_sync import model as m
-from queen_sync.backends import postgres_acks, postgres_rows, postgres_transact
+from queen_sync import ids, model as m
+from queen_sync.backends import (
+    postgres_acks,
+    postgres_catalogue as catalogue,
+    postgres_rows,
+    postgres_transact,
+)
 from queen_sync.backends.base import FEATURES, Capabilities, Hint, apart
 from queen_sync.backends.postgres_connections import POSTGRES_EPOCH_US, Connections, Cursor
 from queen_sync.backends.postgres_hints import Hints
@@ -39,8 +41,7 @@ __all__ = ["PostgresBackend", "migrate"]
 
 log = logging.getLogger(__name__)
 
-NOT_YET = frozenset({"enc", "traces"})
-_TIMING = {"delayed_processing_seconds", "window_buffer_seconds"}
+NOT_YET = frozenset({"enc"})
 PATIENCE = "20ms"
 """How long a call that several callers share waits for a row that somebody else holds."""
 SEEK_CHUNK = 1_000
@@ -66,18 +67,6 @@ _HAS_PARTITION = (
     " from queen.queues q where q.name = %s and q.deleted_at is null"
 )
 _SEEK = "select last_id, moved from queen.seek(%s, %s, %s, %s, %s, %s, %s::int4, %s)"
-_QUEUE = f"select {postgres_rows.QUEUE_COLUMNS} from queen.queues q where q.deleted_at is null"
-_SET_OPTIONS = (
-    f"update queen.queues q set ({', '.join(postgres_rows.OPTION_COLUMNS)}) = (select "
-    f"{', '.join('o.' + name for name in postgres_rows.OPTION_COLUMNS)}"
-    " from json_populate_record(null::queen.queues, %s::json) o),"
-    " namespace = %s, task = %s, configured_at = coalesce(%s, clock_timestamp()) where q.id = %s"
-)
-_FACTS = (
-    "select current_setting('server_version'), current_setting('fsync'),"
-    " current_setting('full_page_writes'), current_setting('synchronous_commit'),"
-    " current_setting('max_connections')::int, pg_is_in_recovery()"
-)
 
 
 class PostgresBackend(PostgresInspection):
@@ -127,19 +116,7 @@ class PostgresBackend(PostgresInspection):
         self._db.close()
 
     def check(self) -> Mapping[str, Any]:
-        row = self._db.call(lambda c: c.execute(_FACTS).fetchone(), writes=False)
-        assert row is not None
-        names = ("version", "fsync", "full_page_writes", "synchronous_commit")
-        facts: dict[str, Any] = dict(zip(names, row, strict=False))
-        facts["max_connections"], in_recovery = row[4], row[5]
-        facts["warnings"] = [
-            f"{name} is off: a message that was acknowledged can be lost"
-            for name in names[1:]
-            if facts[name] == "off"
-        ]
-        if in_recovery:
-            facts["warnings"].append("this server is a standby and cannot write")
-        return facts
+        return self._db.call(catalogue.facts, writes=False)
 
     # ------------------------------------------------------------------ catalogue
 
@@ -164,30 +141,9 @@ class PostgresBackend(PostgresInspection):
             m.check_option(option, value)
         self.capabilities.check_options(asked)
         now = self._now()
-
-        def work(cursor: Cursor) -> tuple[m.Configured, int]:
-            created = _value(
-                cursor, "select queen.make_queue(%s, %s, %s, %s)", [queue, now, namespace, task]
-            )
-            row = cursor.execute(
-                _QUEUE + " and q.name = %s for no key update of q", [queue]
-            ).fetchone()
-            assert row is not None
-            before = postgres_rows.queue_of(row)
-            after = msgspec.structs.replace(
-                before,
-                options=msgspec.structs.replace(before.options, **asked),
-                namespace=before.namespace if namespace is None else namespace,
-                task=before.task if task is None else task,
-            )
-            settings = msgspec.json.encode(after.options).decode()
-            cursor.execute(_SET_OPTIONS, [settings, after.namespace, after.task, now, row[0]])
-            changes = _changes(before, after)
-            if changes.keys() & _TIMING:
-                cursor.execute("select queen.restamp(%s, %s)", [row[0], now])
-            return m.Configured(queue=after, created=created, changes=changes), row[0]
-
-        configured, number = self._db.transaction(work)
+        configured, number = self._db.transaction(
+            lambda cursor: catalogue.configure(cursor, queue, asked, namespace, task, now)
+        )
         if configured.changes.keys() & {"namespace", "task"}:
             self._pops.enter_scopes(queue)
         self._hint({number: queue})
@@ -195,14 +151,13 @@ class PostgresBackend(PostgresInspection):
 
     def queue(self, name: str) -> m.Queue | None:
         row = self._db.call(
-            lambda c: c.execute(_QUEUE + " and q.name = %s", [name]).fetchone(), writes=False
+            lambda c: c.execute(catalogue.QUEUE_NAMED, [name]).fetchone(),
+            writes=False,
         )
         return None if row is None else postgres_rows.queue_of(row)
 
     def queues(self) -> Sequence[m.Queue]:
-        rows = self._db.call(
-            lambda c: c.execute(_QUEUE + " order by q.name").fetchall(), writes=False
-        )
+        rows = self._db.call(lambda c: c.execute(catalogue.QUEUES).fetchall(), writes=False)
         return [postgres_rows.queue_of(row) for row in rows]
 
     def delete_queue(self, name: str) -> bool:
@@ -474,17 +429,3 @@ def _filter(wanted: m.DeadLetterFilter) -> list[Any]:
         wanted.transaction_id,
         *(said or (None, None, None)),
     ]
-
-
-def _changes(before: m.Queue, after: m.Queue) -> dict[str, m.Change]:
-    old = {
-        "namespace": before.namespace,
-        "task": before.task,
-        **msgspec.structs.asdict(before.options),
-    }
-    new = {
-        "namespace": after.namespace,
-        "task": after.task,
-        **msgspec.structs.asdict(after.options),
-    }
-    return {name: m.Change(old=old[name], new=new[name]) for name in new if old[name] != new[name]}

@@ -36,6 +36,10 @@ def open_backend(settings: Settings) -> Backend:
         from queen_sync.backends.memory import MemoryBackend  # noqa: PLC0415 - only who uses it
 
         return MemoryBackend()
+    if scheme == "sqlite":
+        from queen_sync.backends.sqlite import SqliteBackend  # noqa: PLC0415 - the same
+
+        return SqliteBackend(place)
     if scheme == "postgresql":
         from queen_sync.backends.postgres import PostgresBackend  # noqa: PLC0415 - the same
 

@@ -16,7 +16,6 @@ import httpx
 import pytest
 
 from queen_sync import preflight
-from queen_sync.cli import SYSTEM_DIRECTORY, data_directory
 from queen_sync.config import Settings
 from queen_sync.embedded import Cluster
 from queen_sync.errors import BackendUnavailable
@@ -302,18 +301,6 @@ def test_idle_connections_beyond_the_usual_limit_of_files_keep_nobody_out():
             assert pop(url, "reached").status_code == 200
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root cannot run PostgreSQL where it is")
-def test_the_default_directory_moves_where_the_unprivileged_user_cannot_follow(
-    directory, monkeypatch, capsys
-):
-    monkeypatch.chdir(directory)
-    assert data_directory(Settings()) == Path("queen-data")
-    directory.chmod(0o700)
-    assert data_directory(Settings()) == SYSTEM_DIRECTORY
-    assert str(SYSTEM_DIRECTORY) in capsys.readouterr().err
-    assert data_directory(Settings(backend="embedded:here")) == Path("here")
 
 
 def test_a_worker_that_starts_while_the_database_is_down_serves_when_it_is_back(

@@ -46,8 +46,15 @@ def test_queen_backend_goes_before_the_parts_and_a_flag_before_both():
     assert Settings.from_environment(environment, backend="memory:").store == ("memory", "")
 
 
-def test_without_anything_named_the_store_is_embedded():
-    assert Settings.from_environment({}).backend == config.DEFAULT_BACKEND
+def test_without_anything_named_the_store_is_a_file_here():
+    settings = Settings.from_environment({})
+    assert settings.backend == config.DEFAULT_BACKEND
+    assert settings.store == ("sqlite", "queen.db")
+    assert settings.workers == 1
+
+
+def test_four_slashes_name_an_absolute_file():
+    assert Settings(backend="sqlite:////var/lib/queen.db").store == ("sqlite", "/var/lib/queen.db")
 
 
 @pytest.mark.parametrize(
