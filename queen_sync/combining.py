@@ -53,8 +53,8 @@ class Combiner(Generic[Call, Answer]):
     """Folds calls; safe to share between threads.
 
     ``together`` makes calls in one step, all or nothing, without waiting long, and returns an
-    answer each; ``alone`` makes one, however long it takes. ``kind`` says which calls may be folded with each other, ``lanes`` what
-    a call may have to wait for.
+    answer each; ``alone`` makes one, however long it takes. ``kind`` says which calls may be
+    folded with each other, ``lanes`` what a call may have to wait for.
     """
 
     def __init__(

@@ -16,8 +16,7 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from queen_sync import inspection as i
-from queen_sync import model as m
+from queen_sync import inspection as i, model as m
 from queen_sync.errors import NotSupported
 
 T = TypeVar("T")

@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from queen_sync import model as m
+from queen_sync import inspection as i, model as m
+from queen_sync.backends import memory_inspection as looks
 from queen_sync.backends.base import Backend, Capabilities, Hint
 from queen_sync.backends.memory_acks import LOST, Judge, try_transaction
 from queen_sync.backends.memory_leases import Lease
@@ -62,6 +63,10 @@ class MemoryBackend(Backend):
                 "evict",
                 "retention",
                 "spread",
+                "stats",
+                "messages",
+                "cleanup",
+                "traces",
                 "clock",
             }
         ),
@@ -307,6 +312,74 @@ class MemoryBackend(Backend):
         with self._open():
             found = self._store.queues.get(queue)
             return [] if found is None else list(found.removals)
+
+    def partitions(self, queue: str) -> Sequence[i.PartitionState]:
+        with self._open():
+            return looks.partitions(self._store, queue, self._clock.now_us())
+
+    def message(self, partition_id: str, transaction_id: str) -> i.StoredMessage | None:
+        with self._open():
+            found = looks.find(self._store, partition_id, transaction_id)
+            return None if found is None else looks.message(found, self._clock.now_us())
+
+    def messages(self, wanted: i.MessageFilter) -> i.MessagePage:
+        with self._open():
+            return looks.messages(self._store, wanted, self._clock.now_us())
+
+    # -------------------------------------------------------------------- cleanup
+
+    def delete_message(self, partition_id: str, transaction_id: str) -> bool:
+        with self._open():
+            found = looks.find(self._store, partition_id, transaction_id)
+            if found is None:
+                return False
+            found.partition.delete(found.message, self._clock.now_us())
+        self._tell({found.partition.queue.name})
+        return True
+
+    def bury(
+        self,
+        partition_id: str,
+        transaction_id: str,
+        group: str | None = None,
+        error: str | None = None,
+    ) -> int:
+        with self._open():
+            found = looks.place_of(self._store, partition_id, transaction_id)
+            reason = None if error is None else m.storable(error)
+            count = looks.bury(found, group, reason, self._clock.now_us())
+        self._tell({found.partition.queue.name})
+        return count
+
+    def clear(self, queue: str, partition: str | None = None) -> int:
+        with self._open():
+            count = self._store.clear(queue, partition, self._clock.now_us())
+        self._tell({queue})
+        return count
+
+    def delete_partition(self, queue: str, partition: str) -> bool:
+        with self._open():
+            return self._store.drop_partition(queue, partition, self._clock.now_us())
+
+    # --------------------------------------------------------------------- traces
+
+    def add_trace(self, trace: i.Trace) -> str:
+        with self._open():
+            found = looks.place_of(self._store, trace.partition_id, trace.transaction_id)
+            return looks.add_trace(self._store, found, trace, self._clock.now_us())
+
+    def traces(self, partition_id: str, transaction_id: str) -> Sequence[i.TraceRecord]:
+        with self._open():
+            return looks.traces(self._store, partition_id, transaction_id)
+
+    def traces_named(self, wanted: i.TraceFilter) -> i.TracePage:
+        with self._open():
+            return looks.traces_named(self._store, wanted)
+
+    def trace_names(self, limit: int = 100, offset: int = 0) -> Sequence[i.TraceName]:
+        i.check_page(limit, offset)
+        with self._open():
+            return looks.trace_names(self._store, limit, offset)
 
     # --------------------------------------------------------- upkeep and wake-ups
 

@@ -1,4 +1,4 @@
-"""A partition of the memory backend: the log itself, and what retention takes from it.
+"""A partition of the memory backend: the log itself, and what is taken out of it.
 
 Plain data under the one lock of `queen_sync.backends.memory`. What the groups have done with
 the messages is in `memory_state`.
@@ -10,10 +10,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from queen_sync import ids
-from queen_sync import model as m
+from queen_sync import ids, model as m
 from queen_sync.backends.memory_values import QueueRecord, Stored
 from queen_sync.clock import SECOND
+from queen_sync.inspection import TraceRecord
 
 if TYPE_CHECKING:
     from queen_sync.backends.memory_state import GroupState
@@ -23,46 +23,58 @@ MARKS_PER_TERM = 10
 
 
 class Partition:
-    """An ordered lane: seqs go on for ever, and only its oldest messages are ever taken out."""
+    """An ordered lane: seqs go on for ever; age takes the oldest messages, an operator any."""
 
-    def __init__(self, number: int, name: str, queue: QueueRecord) -> None:
+    def __init__(self, number: int, name: str, queue: QueueRecord, created_us: int) -> None:
         self.number = number
         self.id = ids.partition_id(number)
         self.name = name
         self.queue = queue
         self.messages: list[Stored] = []
-        """The message of seq n stands at index n - 1 - removed."""
+        """What is stored, in the order of seq."""
+        self.last_seq = 0
         self.removed = 0
-        """The last seq that retention has taken out."""
+        """Everything up to this seq has been taken out."""
+        self.holes: set[int] = set()
+        """The seqs past it whose messages were deleted; settled for every group."""
         self.by_name: dict[str, Stored] = {}
         """Messages whose caller named them; the others are found through their id."""
         self.groups: dict[str, GroupState] = {}
+        self.traces: dict[int, list[tuple[int, TraceRecord]]] = {}
+        """The notes about stored messages, by seq, numbered in the order they were filed."""
         self.spread_at = 0
         """The number of the last call that spread unnamed messages here (PLD-12)."""
-        self._newest_us = 0
+        self.created_us = created_us
+        self.newest_us = 0
+        """When the last message was pushed, stored or not."""
         self._marks: list[tuple[int, int]] = []
         """(instant, seq): at that instant all groups had settled everything up to seq."""
 
     # ---------------------------------------------------------------- the log
 
-    @property
-    def last_seq(self) -> int:
-        return self.removed + len(self.messages)
+    def _index(self, seq: int) -> int:
+        """Return how many stored messages stand before a seq."""
+        if not self.holes:
+            return max(0, seq - self.removed - 1)
+        return bisect_left(self.messages, seq, key=lambda message: message.seq)
+
+    def holds(self, seq: int) -> bool:
+        """Whether the message of that seq is stored."""
+        return self.removed < seq <= self.last_seq and seq not in self.holes
 
     def at(self, seq: int) -> Stored:
         """Return a stored message."""
-        return self.messages[seq - self.removed - 1]
+        return self.messages[self._index(seq)]
 
     def after(self, seq: int) -> Iterator[Stored]:
         """Yield the stored messages behind a seq."""
-        for index in range(seq - self.removed, len(self.messages)):
+        for index in range(self._index(seq + 1), len(self.messages)):
             yield self.messages[index]
 
     def last_before(self, instant_us: int) -> int:
         """Return the seq behind which everything was created at the instant or later."""
-        return self.removed + bisect_left(
-            self.messages, instant_us, key=lambda message: message.created_us
-        )
+        index = bisect_left(self.messages, instant_us, key=lambda message: message.created_us)
+        return self.messages[index].seq - 1 if index < len(self.messages) else self.last_seq
 
     def find(self, name: str) -> Stored | None:
         """Return the message of that transaction id or message id, or None."""
@@ -72,15 +84,15 @@ class Partition:
         address = ids.address(name)
         if address is None or address.partition != self.number:
             return None
-        if not self.removed < address.seq <= self.last_seq:
+        if not self.holds(address.seq):
             return None
         message = self.at(address.seq)
         return message if message.id == name else None
 
     def append(self, item: m.NewMessage, now_us: int) -> Stored:
         """Store a message behind the last one, never dated before it."""
-        seq = self.last_seq + 1
-        self._newest_us = created_us = max(now_us, self._newest_us)
+        self.last_seq = seq = self.last_seq + 1
+        self.newest_us = created_us = max(now_us, self.newest_us)
         message_id = ids.message_id(self.number, seq, created_us)
         name = item.transaction_id
         stored = Stored(
@@ -159,12 +171,40 @@ class Partition:
             first = state.first_leased()
             if first is not None:
                 seq = min(seq, first - 1)
-        count = max(0, seq - self.removed)
+        count = self._index(seq + 1)
         for message in self.messages[:count]:
-            if self.by_name.get(message.transaction_id) is message:
-                del self.by_name[message.transaction_id]
+            self._forget(message)
         del self.messages[:count]
-        self.removed += count
+        self.removed = max(self.removed, seq)
+        self.holes = {hole for hole in self.holes if hole > self.removed}
         for state in self.groups.values():
             state.pass_removed()
+        return count
+
+    def _forget(self, message: Stored) -> None:
+        """Free the name of a message that leaves, and drop the notes about it."""
+        if self.by_name.get(message.transaction_id) is message:
+            del self.by_name[message.transaction_id]
+        self.traces.pop(message.seq, None)
+
+    # ------------------------------------------------------------------ cleaning up
+
+    def delete(self, message: Stored, now_us: int) -> None:
+        """Take one message out, for all groups."""
+        for state in self.groups.values():
+            state.drop(message.seq, now_us)
+        del self.messages[self._index(message.seq)]
+        self.holes.add(message.seq)
+        self._forget(message)
+
+    def clear(self, now_us: int) -> int:
+        """Take all messages out; return how many."""
+        count = len(self.messages)
+        self.messages = []
+        self.by_name = {}
+        self.traces = {}
+        self.holes = set()
+        self.removed = self.last_seq
+        for state in self.groups.values():
+            state.clear(now_us)
         return count

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop
 from itertools import groupby
 
-from queen_sync import ids
-from queen_sync import model as m
+from queen_sync import ids, model as m
 from queen_sync.backends.memory_leases import Lease
 from queen_sync.backends.memory_state import GroupState
 from queen_sync.backends.memory_store import QueueState, Scope, Store

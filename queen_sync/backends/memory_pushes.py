@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from queen_sync import ids
-from queen_sync import model as m
+from queen_sync import ids, model as m
 from queen_sync.backends.memory_store import QueueState, Store
 from queen_sync.errors import QueueFull, QueueNotFound
 
@@ -66,7 +65,7 @@ def store_pushes(
         store.make_queue(queue_name, now_us)
     places = _places(store, items)
     for queue_name, partition_name in sorted(set(places)):
-        store.partition_of(store.queues[queue_name], partition_name)
+        store.partition_of(store.queues[queue_name], partition_name, now_us)
     for item, (queue_name, partition_name) in zip(items, places, strict=True):
         queue = store.queues[queue_name]
         partition = queue.partitions[partition_name]

@@ -10,8 +10,7 @@ from itertools import count
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from queen_sync import ids
-from queen_sync import model as m
+from queen_sync import ids, model as m
 from queen_sync.backends.memory_leases import Lease
 from queen_sync.backends.memory_partition import Partition
 from queen_sync.backends.memory_state import GroupState
@@ -137,6 +136,7 @@ class Store:
         """Leases that were given to a pop with an attempt id, for as long (C-13)."""
         self.scopes: dict[tuple[Scope, str], Registration] = {}
         """What groups that pop over a scope have asked for, the first made first."""
+        self.trace_numbers = count(1)
         self._queue_numbers = count(1)
         self._partition_numbers = count(1)
 
@@ -155,7 +155,7 @@ class Store:
             namespace, task = name.split(".")[:2]
         queue = QueueState(next(self._queue_numbers), name, namespace or "", task or "", now_us)
         self.queues[name] = queue
-        self.partition_of(queue, m.DEFAULT_PARTITION)
+        self.partition_of(queue, m.DEFAULT_PARTITION, now_us)
         for group in [*self.waiting.get(name, {}), *self._groups_over(queue)]:
             self._enter(queue, group, now_us)
         return queue
@@ -174,11 +174,11 @@ class Store:
     def _groups_over(self, queue: QueueState) -> list[str]:
         return [group for scope, group in self.scopes if scope.covers(queue)]
 
-    def partition_of(self, queue: QueueState, name: str) -> Partition:
+    def partition_of(self, queue: QueueState, name: str, now_us: int) -> Partition:
         """Return the partition of that name, made where it is missing."""
         partition = queue.partitions.get(name)
         if partition is None:
-            partition = Partition(next(self._partition_numbers), name, queue)
+            partition = Partition(next(self._partition_numbers), name, queue, now_us)
             queue.partitions[name] = self.partitions[partition.id] = partition
             for group, registration in queue.registrations.items():
                 partition.groups[group] = GroupState(partition, group, 0, registration.from_us)
@@ -195,6 +195,34 @@ class Store:
             del self.partitions[partition.id]
         self.waiting.pop(name, None)
         return True
+
+    def drop_partition(self, queue_name: str, name: str, now_us: int) -> bool:
+        """Delete a partition with all it holds; a queue is never without its default one."""
+        queue = self.queues.get(queue_name)
+        partition = None if queue is None else queue.partitions.pop(name, None)
+        if queue is None or partition is None:
+            return False
+        for state in partition.groups.values():
+            state.forget()
+        del self.partitions[partition.id]
+        if name == m.DEFAULT_PARTITION:
+            self.partition_of(queue, name, now_us)
+        return True
+
+    def clear(self, queue_name: str, name: str | None, now_us: int) -> int:
+        """Remove all messages of a queue or of one partition; return how many."""
+        queue = self.place(queue_name, name)
+        wanted = queue.partitions.values() if name is None else [queue.partitions[name]]
+        return sum(partition.clear(now_us) for partition in wanted)
+
+    def place(self, queue_name: str, partition: str | None) -> QueueState:
+        """Return the queue; raise where it, or the partition that is named, is missing."""
+        queue = self.queues.get(queue_name)
+        if queue is None:
+            raise QueueNotFound(f"Queue '{queue_name}' not found")
+        if partition is not None and partition not in queue.partitions:
+            raise PartitionNotFound(f"Partition '{partition}' not found")
+        return queue
 
     # --------------------------------------------------------------------- groups
 
@@ -290,11 +318,7 @@ class Store:
 
     def seek(self, target: m.Seek, now_us: int) -> int:
         """Move a group's position, registering the group where it is new (C-20)."""
-        queue = self.queues.get(target.queue)
-        if queue is None:
-            raise QueueNotFound(f"Queue '{target.queue}' not found")
-        if target.partition is not None and target.partition not in queue.partitions:
-            raise PartitionNotFound(f"Partition '{target.partition}' not found")
+        queue = self.place(target.queue, target.partition)
         self.meet(target.queue, target.group, None, now_us)
         states = queue.states(target.group, target.partition)
         for state in states:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from queen_sync import ids
-from queen_sync import model as m
+from queen_sync import ids, model as m
 from queen_sync.backends.postgres_connections import Cursor
 from queen_sync.backends.postgres_push import address_of
 from queen_sync.errors import InvalidRequest, LeaseLost, LeaseRequired, MessageNotFound, QueenError

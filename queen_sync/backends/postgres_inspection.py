@@ -10,9 +10,7 @@ from typing import Any
 
 import msgspec
 
-from queen_sync import ids
-from queen_sync import inspection as i
-from queen_sync import model as m
+from queen_sync import ids, inspection as i, model as m
 from queen_sync.backends.base import Backend
 from queen_sync.backends.postgres_connections import POSTGRES_EPOCH_US, Connections, Cursor
 from queen_sync.backends.postgres_pop import instant
@@ -47,6 +45,15 @@ _PARTITION_NUMBERS = (
     "select p.id from queen.partitions p"
     " where p.queue_id = %s and p.name = coalesce(%s, p.name) order by p.id"
 )
+_ADD_TRACE = "select queen.add_trace(%s, %s, %s, %s, %s, %s::text[], %s, %s, %s)::text"
+_SHOWN = (
+    "select id::text, queue_name, partition_name, partition_id, seq, message_created_at,"
+    " transaction_id, group_name, names, kind, data, created_at"
+)
+_TRACES = f"{_SHOWN} from queen.shown_traces(array(select queen.message_traces(%s, %s, %s, %s)))"
+_NAMED = "select ids::text[], total from queen.named_traces(%s, %s, %s, %s::int4, %s)"
+_SHOW = f"{_SHOWN} from queen.shown_traces(%s::text[]::uuid[])"
+_TRACE_NAMES = "select name, traces, messages, last_at from queen.list_trace_names(%s::int4, %s)"
 NULL = b"null"
 
 Name = tuple[int, str, int | None, int | None]
@@ -157,6 +164,51 @@ class PostgresInspection(Backend):
         number = self._one(_DELETE_PARTITION, [queue, partition, self._now()])[0]
         self._hint_number(number)
         return number is not None
+
+    # --------------------------------------------------------------------- traces
+
+    def add_trace(self, trace: i.Trace) -> str:
+        name = _name(trace.partition_id, trace.transaction_id)
+        names = list(dict.fromkeys(trace.names))
+        data = str(trace.data, "utf-8")
+        filed = (
+            None
+            if name is None
+            else self._one(_ADD_TRACE, [*name, trace.group, names, trace.kind, data, self._now()])[
+                0
+            ]
+        )
+        if filed is None:
+            raise MessageNotFound("Message not found")
+        return str(filed)
+
+    def traces(self, partition_id: str, transaction_id: str) -> Sequence[i.TraceRecord]:
+        name = _name(partition_id, transaction_id)
+        return [] if name is None else [_trace(row) for row in self._rows(_TRACES, name)]
+
+    def traces_named(self, wanted: i.TraceFilter) -> i.TracePage:
+        which = [
+            wanted.name,
+            instant(wanted.from_us),
+            instant(wanted.to_us),
+            wanted.limit,
+            wanted.offset,
+        ]
+        ((chosen, total),) = self._rows(_NAMED, which)
+        rows = self._rows(_SHOW, [chosen]) if chosen else []
+        return i.TracePage(items=[_trace(row) for row in rows], total=total)
+
+    def trace_names(self, limit: int = 100, offset: int = 0) -> Sequence[i.TraceName]:
+        i.check_page(limit, offset)
+        return [
+            i.TraceName(
+                name=name,
+                trace_count=traces,
+                message_count=messages,
+                last_us=last + POSTGRES_EPOCH_US,
+            )
+            for name, traces, messages, last in self._rows(_TRACE_NAMES, [limit, offset])
+        ]
 
     # -------------------------------------------------------------------- helpers
 
@@ -269,4 +321,25 @@ def _message(row: tuple[Any, ...]) -> i.StoredMessage:
         payload=payload,
         created_us=created_us,
         trace_id=trace,
+    )
+
+
+def _trace(row: tuple[Any, ...]) -> i.TraceRecord:
+    """Return the trace in a row of ``queen.shown_traces``."""
+    (
+        trace, queue, partition, number, seq, pushed, transaction, group, names, kind, data, filed,
+    ) = row  # fmt: skip
+    message_id = ids.message_id(number, seq, pushed + POSTGRES_EPOCH_US)
+    return i.TraceRecord(
+        id=trace,
+        queue=queue,
+        partition=partition,
+        partition_id=ids.partition_id(number),
+        message_id=message_id,
+        transaction_id=transaction or message_id,
+        group=group,
+        names=names,
+        kind=kind,
+        data=data,
+        created_us=filed + POSTGRES_EPOCH_US,
     )

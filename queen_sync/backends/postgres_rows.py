@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from queen_sync import ids
-from queen_sync import model as m
+from queen_sync import ids, model as m
 from queen_sync.backends.postgres_connections import POSTGRES_EPOCH_US
 
 UNREGISTERED = "unregistered"

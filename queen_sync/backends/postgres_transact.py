@@ -8,8 +8,7 @@ from datetime import datetime
 import msgspec
 import psycopg
 
-from queen_sync import ids
-from queen_sync import model as m
+from queen_sync import ids, model as m
 from queen_sync.backends.postgres_acks import (
     Work,
     lease_text,

@@ -18,8 +18,14 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from queen_sync.bench.plan import EMPTY_LIMIT, EMPTY_PAUSE_SECONDS, LoadError, Plan, Tally
-from queen_sync.bench.plan import new_messages as messages_of
+from queen_sync.bench.plan import (
+    EMPTY_LIMIT,
+    EMPTY_PAUSE_SECONDS,
+    LoadError,
+    Plan,
+    Tally,
+    new_messages as messages_of,
+)
 from queen_sync.model import Ack
 from queen_sync.wire_client import encode_acks, encode_push
 

@@ -10,14 +10,13 @@ from uuid import uuid4
 import httpx
 import msgspec
 
-from queen_sync import errors, wire_client
-from queen_sync import model as m
+from queen_sync import errors, model as m, wire_client
 from queen_sync.backends.base import FEATURES, Backend, Capabilities, Hint
 from queen_sync.client.calls import Calls
 from queen_sync.client.claims import HandedOut
 from queen_sync.client.failures import of_body
 
-CARRIED = frozenset(FEATURES) - {"browse", "clock"}
+CARRIED = frozenset(FEATURES) - {"browse", "stats", "messages", "cleanup", "traces", "clock"}
 """The features that the wire can carry."""
 ASSUMED = Capabilities(
     features=frozenset({"extend", "release", "sub_new", "sub_from", "delete", "dlq", "txn"}),

@@ -9,6 +9,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from queen_sync import model as m
 from queen_sync.backends.base import Backend
 from queen_sync.clock import Clock, ManualClock
+from queen_sync.conformance import published
 from queen_sync.conformance.contract import rules_named_in
 from queen_sync.conformance.history import History, recorded
 from queen_sync.errors import NotSupported
@@ -58,6 +60,8 @@ class Cases:
     time_unit_seconds: ClassVar[int] = 1
     """The lease of timed cases where time cannot be advanced by hand."""
 
+    history_file: Path | None = None
+    about: Mapping[str, str] = {}
     target: Backend
     history: History
     time: Clock
@@ -78,9 +82,11 @@ class Cases:
         self.bind(backend, clock)
         if missing := self.missing(name):
             pytest.skip(NOT_OFFERED + ", ".join(missing))
-        if name in self.known_failures:
-            reason = self.known_failures[name]
+        reason = self.known_failure(name, request.config)
+        if reason is not None:
             request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+        self.history_file = request.config.getoption("--queen-history", default=None)
+        self.about = {"case": name, "target": self.column(request.config)}
         node = request.node
         node.obj = self.telling(node.obj)
 
@@ -89,6 +95,20 @@ class Cases:
         assert [name for name in self.known_failures if not hasattr(type(self), name)] == []
 
     # ------------------------------------------------------------------- running
+
+    @classmethod
+    def column(cls, config: pytest.Config) -> str:  # noqa: ARG003  # for suites that ask it
+        """Return the name of the target in reports."""
+        return cls.target_name or cls.__name__
+
+    def known_failure(self, case: str, config: pytest.Config) -> str | None:  # noqa: ARG002  # the same
+        """Return why a case is known to fail, or None."""
+        return self.known_failures.get(case)
+
+    def publish(self, *, drained: bool) -> None:
+        """Add the recorded history to the file that the run names, where it names one."""
+        if self.history_file is not None:
+            published.append(self.history_file, self.history, self.about, drained=drained)
 
     def bind(self, backend: Backend, clock: Clock) -> None:
         """Make this instance ready to run one case against a backend."""

@@ -27,10 +27,10 @@ from queen_sync.conformance.machine_base import (
     acks_of,
     comparable,
 )
-from queen_sync.conformance.machine_moves import Moves
+from queen_sync.conformance.machine_inspection import Inspections
 
 
-class Agreement(Moves):
+class Agreement(Inspections):
     """Does the same on both backends; subclasses say what the two are (`agreement_with`)."""
 
     # --------------------------------------------------------------------------- rules

@@ -2,6 +2,9 @@
 
 Name it on the command line, ``-p queen_sync.conformance.plugin``; it changes nobody else's
 runs. ``--queen-report FILE`` writes the same as JSON. Under xdist the controller collects.
+
+With a target, ``--queen-backend pkg.module:factory`` or ``--queen-url http://host:6632``, the
+shipped suite runs against it: ``--pyargs queen_sync.conformance.bound``.
 """
 
 from __future__ import annotations
@@ -13,7 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from queen_sync.conformance.base import NOT_OFFERED, Cases, case_id
+from queen_sync.conformance import target
+from queen_sync.conformance.base import NOT_OFFERED, Cases, case_id, case_names
+from queen_sync.conformance.levels import LEVELS, includes
+from queen_sync.conformance.suite import (
+    BackendConformance,
+    ConcurrencyConformance,
+    ServerConformance,
+)
 
 LABEL = "queen_case"
 PASSED = "pass"
@@ -122,9 +132,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--queen-report", metavar="FILE", type=Path, help="write the conformance table as JSON"
     )
+    group.addoption(
+        "--queen-backend",
+        metavar="MODULE:FACTORY",
+        help="what the bound suite runs against: a function of a clock that returns a backend",
+    )
+    group.addoption("--queen-url", metavar="URL", help="the same: the address of a server")
+    group.addoption(
+        "--queen-level",
+        metavar="LEVEL",
+        action="append",
+        default=[],
+        help=f"run only the cases of this level, or of several: {', '.join(LEVELS)}",
+    )
+    group.addoption(
+        "--queen-known-failures",
+        metavar="FILE",
+        type=Path,
+        help="JSON that maps cases of the bound suite to the reason why they fail",
+    )
+    group.addoption(
+        "--queen-history",
+        metavar="FILE",
+        type=Path,
+        help="add the histories of the cases under load to this file, as JSON lines",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    target.check_levels(config.getoption("--queen-level"))
+    chosen = target.chosen(config)
+    known = config.getoption("--queen-known-failures")
+    if known is not None:
+        if chosen is None:
+            raise pytest.UsageError("--queen-known-failures is about a target; name one")
+        suites = (BackendConformance, ConcurrencyConformance, ServerConformance)
+        cases = [name for suite in suites for name in case_names(suite)]
+        chosen = chosen._replace(known_failures=target.known_failures(known, cases))
+    if chosen is not None:
+        config.stash[target.TARGET] = chosen
     if not hasattr(config, "workerinput"):
         report = ConformanceReport(config.getoption("--queen-report"))
         config.stash[_REPORT] = report
@@ -138,5 +184,18 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     number = case_id(item.originalname)
     if number and issubclass(item.cls, Cases):
         words = item.originalname.removeprefix(f"test_{number.lower()}_").replace("_", " ")
-        target = item.cls.target_name or item.cls.__name__
-        item.user_properties.append((LABEL, f"{number} {words}\t{target}"))
+        item.user_properties.append((LABEL, f"{number} {words}\t{item.cls.column(item.config)}"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the cases of the levels that were asked for."""
+    levels = config.getoption("--queen-level")
+    if not levels:
+        return
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        number = case_id(getattr(item, "originalname", ""))
+        (kept if includes(levels, number) else left_out).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept

@@ -5,24 +5,28 @@ from __future__ import annotations
 from queen_sync.conformance.cases.aging import AgingCases
 from queen_sync.conformance.cases.attempts import AttemptCases, ConcurrentAttemptCases
 from queen_sync.conformance.cases.capacity import CapacityCases
+from queen_sync.conformance.cases.cleanup import CleanupCases
 from queen_sync.conformance.cases.concurrency import ConcurrencyCases
 from queen_sync.conformance.cases.core import CoreCases
 from queen_sync.conformance.cases.dedup import DedupCases
 from queen_sync.conformance.cases.expiry import ExpiryCases
 from queen_sync.conformance.cases.features import FeatureCases
 from queen_sync.conformance.cases.groups import GroupCases
+from queen_sync.conformance.cases.inspection import InspectionCases
 from queen_sync.conformance.cases.leases import LeaseCases
 from queen_sync.conformance.cases.load import LoadCases
 from queen_sync.conformance.cases.moving import MovingCases
 from queen_sync.conformance.cases.outcomes import OutcomeCases
 from queen_sync.conformance.cases.payloads import PayloadCases
 from queen_sync.conformance.cases.redrives import RedriveCases
+from queen_sync.conformance.cases.retention import RetentionCases
 from queen_sync.conformance.cases.retries import RetryCases
 from queen_sync.conformance.cases.scopes import ScopeCases
 from queen_sync.conformance.cases.seeks import SeekCases
 from queen_sync.conformance.cases.server import ServerCases
 from queen_sync.conformance.cases.spreading import SpreadCases
 from queen_sync.conformance.cases.timing import TimingCases
+from queen_sync.conformance.cases.traces import TraceCases
 from queen_sync.conformance.cases.transactions import TransactionCases
 
 
@@ -43,9 +47,13 @@ class BackendConformance(
     CapacityCases,
     TimingCases,
     AgingCases,
+    RetentionCases,
     AttemptCases,
     TransactionCases,
     MovingCases,
+    InspectionCases,
+    CleanupCases,
+    TraceCases,
 ):
     """Everything that one caller at a time can see; subclass it and give it a ``backend``."""
 

@@ -10,8 +10,7 @@ from uuid import uuid4
 import flask
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
 
-from queen_sync import __version__, errors, wire
-from queen_sync import model as m
+from queen_sync import __version__, errors, model as m, wire
 from queen_sync.backends.base import OPTION_FEATURE
 from queen_sync.broker import Broker
 from queen_sync.clock import Clock, SystemClock

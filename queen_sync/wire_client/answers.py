@@ -13,8 +13,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from queen_sync import ids
-from queen_sync import model as m
+from queen_sync import ids, model as m
 from queen_sync.clock import to_us
 
 _REASON_CODES = (

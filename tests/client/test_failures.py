@@ -9,8 +9,7 @@ import threading
 import msgspec
 import pytest
 
-from queen_sync import errors
-from queen_sync import model as m
+from queen_sync import errors, model as m
 from queen_sync.client import RemoteBackend
 from queen_sync.payloads import JsonText
 

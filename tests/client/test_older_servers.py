@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from queen_sync import errors
-from queen_sync import model as m
+from queen_sync import errors, model as m
 from queen_sync.client import RemoteBackend
 
 ACKS = [

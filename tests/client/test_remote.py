@@ -6,16 +6,17 @@ import threading
 
 import pytest
 
-from queen_sync import errors
-from queen_sync import model as m
+from queen_sync import errors, model as m
 from queen_sync.backends.base import FEATURES
 from queen_sync.client import RemoteBackend
 from queen_sync.payloads import JsonText
 from tests.client.application import acks_of, pop, push
 
+NOT_CARRIED = {"browse", "stats", "messages", "cleanup", "traces", "clock"}
+
 
 def test_the_features_are_the_store_s_less_what_the_wire_cannot_carry(queen, store):
-    assert queen.capabilities.features == store.capabilities.features - {"browse", "clock"}
+    assert queen.capabilities.features == store.capabilities.features - NOT_CARRIED
     assert queen.capabilities.durable is store.capabilities.durable
     assert queen.capabilities.shared is store.capabilities.shared
     assert queen.capabilities.features < frozenset(FEATURES)

@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from queen_sync import errors
-from queen_sync import model as m
+from queen_sync import errors, model as m
 from queen_sync.broker import Broker
 from queen_sync.client import ApplicationTransport, RemoteBackend
 from queen_sync.config import Settings

@@ -7,8 +7,7 @@ import json
 import msgspec
 import pytest
 
-from queen_sync import errors
-from queen_sync import model as m
+from queen_sync import errors, model as m
 from queen_sync.client import RemoteBackend
 from tests.client.application import acks_of, pop, push
 

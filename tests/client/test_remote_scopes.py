@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from queen_sync import errors
-from queen_sync import model as m
+from queen_sync import errors, model as m
 from tests.client.application import acks_of, push
 
 

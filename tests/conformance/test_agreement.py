@@ -1,11 +1,15 @@
 """Two backends, one random program: every answer must be the same."""
 
+import itertools
+
 import hypothesis
 import msgspec
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from queen_sync.backends.memory import MemoryBackend
+from queen_sync.backends.postgres import PostgresBackend
+from queen_sync.backends.sqlite import SqliteBackend
 from queen_sync.conformance.machine import agreement_with
 
 # What the machine finds it prints as a program, so nothing has to be kept between runs.
@@ -16,10 +20,26 @@ SETTINGS = hypothesis.settings(
     database=None,
     suppress_health_check=list(hypothesis.HealthCheck),
 )
+# Shrinking a program on a database takes longer than a test may: it is shown as it was found.
+WHOLE = hypothesis.settings(SETTINGS, phases=[hypothesis.Phase.generate])
 # The same programs each time: whether a difference is found must not be a matter of luck.
-UNSHRUNK = hypothesis.settings(
-    SETTINGS, max_examples=500, phases=[hypothesis.Phase.generate], derandomize=True
-)
+SAME = hypothesis.settings(WHOLE, max_examples=500, derandomize=True)
+
+
+class Borrowed:
+    """A clock that shows the time of whichever program runs."""
+
+    def now_us(self):
+        return self.clock.now_us()
+
+    def of(self, backend):
+        """Return what makes a program's subject: the one backend, on the program's clock."""
+
+        def make(clock):
+            self.clock = clock
+            return backend
+
+        return make
 
 
 def run(make_subject, settings=SETTINGS):
@@ -28,6 +48,19 @@ def run(make_subject, settings=SETTINGS):
 
 def test_the_oracle_agrees_with_itself():
     run(MemoryBackend)
+
+
+def test_sqlite_agrees_with_the_oracle(tmp_path):
+    """Each program has a file of its own."""
+    numbers = itertools.count()
+    run(lambda clock: SqliteBackend(tmp_path / f"{next(numbers)}.db", clock=clock))
+
+
+def test_postgres_agrees_with_the_oracle(postgres_dsn):
+    """All programs share one backend: its pool is dearer than a program."""
+    time = Borrowed()
+    with PostgresBackend(postgres_dsn, clock=time, migrate=False) as backend:
+        run(time.of(backend), WHOLE)
 
 
 class SeeksOneTooFar(MemoryBackend):
@@ -78,4 +111,4 @@ class SpreadsNothing(MemoryBackend):
 )
 def test_a_backend_that_differs_is_found_out(broken):
     with pytest.raises(AssertionError, match="the oracle says"):
-        run(broken, UNSHRUNK)
+        run(broken, SAME)

@@ -5,8 +5,7 @@ import time
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from queen_sync.clock import ManualClock, SystemClock, to_datetime, to_us
 

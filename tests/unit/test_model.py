@@ -4,11 +4,9 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from queen_sync import ids
-from queen_sync import model as m
+from queen_sync import ids, model as m
 from queen_sync.clock import to_us
 from queen_sync.errors import InvalidRequest
 from queen_sync.payloads import JsonText

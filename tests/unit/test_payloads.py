@@ -4,8 +4,7 @@ import json
 import time
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from queen_sync.errors import InvalidRequest
 from queen_sync.payloads import MAX_DEPTH, JsonText, depth, to_value

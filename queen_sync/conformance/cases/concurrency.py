@@ -39,7 +39,11 @@ class ConcurrencyCases(Cases):
 
     @pytest.fixture
     def waiting_pop(self) -> Iterator[WaitingPop]:
-        """Give a pop that waits; a target that waits by itself overrides this."""
+        """Give a pop that waits: the target's own, as a server has, or a broker's before it."""
+        own: WaitingPop | None = getattr(self.target, "pop_waiting", None)
+        if own is not None:
+            yield own
+            return
         broker = Broker(self.target, Settings(max_concurrent_polls=10 * self.waiters))
         yield broker.pop
         broker.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from queen_sync import model as m
+from queen_sync import inspection as i, model as m
 from queen_sync.backends.base import FEATURES, OPTION_FEATURE
 from queen_sync.conformance.base import Cases
 from queen_sync.errors import NotSupported
@@ -17,7 +17,7 @@ from queen_sync.errors import NotSupported
 class FeatureCases(Cases):
     def test_a13_what_is_declared_works_and_what_is_not_refuses(self) -> None:
         """Every feature is either on, or refused by its name. INV-OFF-REFUSES, O-14."""
-        uses = self._uses()
+        uses = self.uses()
         assert {feature for feature, _ in uses} == set(FEATURES) - {"clock"}
         for feature, use in uses:
             if feature in self.target.capabilities.features:
@@ -27,7 +27,7 @@ class FeatureCases(Cases):
                 use()
             assert caught.value.feature == feature
 
-    def _uses(self) -> Sequence[tuple[str, Callable[[], Any]]]:
+    def uses(self) -> Sequence[tuple[str, Callable[[], Any]]]:
         """Return harmless uses of every feature that a call can reach."""
         queue = self.name()
         self.target.configure(queue)
@@ -37,6 +37,13 @@ class FeatureCases(Cases):
             fresh = self.name()
             self.push(fresh, 1)
             return str(self.take(fresh).lease_id)
+
+        def place() -> tuple[str, str]:
+            stored = self.push(self.name(), 1)[0]
+            return stored.partition_id, stored.transaction_id
+
+        def trace(partition_id: str, transaction_id: str) -> i.Trace:
+            return i.Trace(partition_id=partition_id, transaction_id=transaction_id)
 
         def begin(subscription: m.Subscription) -> bool:
             return self.target.subscribe(queue, self.name("group"), subscription)
@@ -59,6 +66,17 @@ class FeatureCases(Cases):
             ("seek", lambda: self.target.seek(m.Seek(queue=queue))),
             ("redrive", lambda: self.target.redrive(dead)),
             ("redrive", lambda: self.target.purge(dead)),
+            ("stats", lambda: self.target.partitions(queue)),
+            ("messages", lambda: self.target.message("", "")),
+            ("messages", lambda: self.target.messages(i.MessageFilter(queue=queue))),
+            ("cleanup", lambda: self.target.delete_message("", "")),
+            ("cleanup", lambda: self.target.bury(*place(), error="by hand")),
+            ("cleanup", lambda: self.target.clear(queue)),
+            ("cleanup", lambda: self.target.delete_partition(queue, "nowhere")),
+            ("traces", lambda: self.target.add_trace(trace(*place()))),
+            ("traces", lambda: self.target.traces("", "")),
+            ("traces", lambda: self.target.traces_named(i.TraceFilter(name=self.name()))),
+            ("traces", lambda: self.target.trace_names(1)),
         ]
         for option, feature in OPTION_FEATURE.items():
             value = True if isinstance(m.OPTION_DEFAULTS[option], bool) else 1

@@ -32,7 +32,8 @@ class LoadCases(Cases):
         return nullcontext()
 
     def verify(self, *, drained: bool) -> None:
-        """Check the recorded history against every rule."""
+        """Check the recorded history against every rule, and publish it where that is asked."""
+        self.publish(drained=drained)
         found = violations(self.history.operations, drained=drained)
         shown = "\n".join(str(violation) for violation in found[:SHOWN_VIOLATIONS])
         assert not found, f"{len(found)} violations\n{shown}"

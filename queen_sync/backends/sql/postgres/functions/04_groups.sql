@@ -63,6 +63,7 @@ create or replace function queen.register_partitions(
 ) returns bigint language plpgsql volatile as $$
 declare
     g queen.consumer_groups;
+    r queen.partition_leases;
     x record;
     v_position bigint;
     v_held bigint[];
@@ -82,7 +83,7 @@ begin
         )
         order by p.id for share skip locked
     ) h;
-    for x in select p.id, p.first_seq, p.last_seq, p.last_pushed_at from queen.partitions p
+    for x in select p.id, p.first_seq, p.last_seq, p.last_pushed_at, p.holes from queen.partitions p
         where p.queue_id = g.queue_id and p.id > p_after order by p.id limit p_limit
     loop
         v_position := case
@@ -92,9 +93,13 @@ begin
             when g.mode = 'from' then queen.seq_before(x.id, x.first_seq, x.last_seq, g.start_at)
             else x.first_seq - 1
         end;
-        insert into queen.partition_leases (partition_id, group_id, position, ready_at)
+        r.position := v_position;
+        r.settled := x.holes - queen.span(0, v_position);
+        r := queen.advance(r);
+        v_position := r.position;
+        insert into queen.partition_leases (partition_id, group_id, position, settled, ready_at)
         values (
-            x.id, g.id, v_position,
+            x.id, g.id, v_position, r.settled,
             case when v_position < x.last_seq or x.id <> all (coalesce(v_held, '{}')) then v_at end
         )
         on conflict (partition_id, group_id) do nothing;

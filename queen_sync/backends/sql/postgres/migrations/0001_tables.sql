@@ -39,6 +39,9 @@ create table queen.partitions (
     created_at timestamptz not null,
     first_seq bigint not null default 1,
     last_seq bigint not null default 0,
+    -- Seqs past first_seq whose messages were deleted one by one; settled for every group, so that what is
+    -- stored, lag and depth stay arithmetic. Never first_seq itself: it moves on instead.
+    holes int8multirange not null default '{}',
     last_pushed_at timestamptz not null default '-infinity',
     spread_at timestamptz,  -- when it was last chosen for a push that named no partition
     unique (queue_id, name)
@@ -56,6 +59,9 @@ create table queen.messages (
 -- Dedup, ack by name and lookup by name. Only names given by callers are in it.
 create unique index messages_transaction on queen.messages (transaction_id, partition_id)
     where transaction_id is not null;
+-- All messages of a trace, in order.
+create index messages_trace on queen.messages (trace_id, created_at, partition_id, seq)
+    where trace_id is not null;
 
 create table queen.consumer_groups (
     id bigint generated always as identity primary key,
@@ -90,6 +96,7 @@ create table queen.partition_leases (
     closed_returned int8multirange,
     closed_dead int8multirange,
     retrying boolean not null default false,         -- there are rows in retries
+    sought boolean not null default false,           -- a seek has dropped the group's start time here
     redriven_count integer not null default 0,       -- dead letters given back and not yet settled
     ready_at timestamptz,                            -- when a pop may take the row; null: nothing known
     primary key (partition_id, group_id),
@@ -186,3 +193,25 @@ create table queen.removals (
     removed_at timestamptz not null
 );
 create index removals_newest on queen.removals (queue_id, id);
+
+-- Notes about messages; one row per name under which each is filed stands in trace_names.
+create table queen.traces (
+    id uuid primary key default gen_random_uuid(),
+    number bigint generated always as identity,
+    partition_id bigint not null,
+    seq bigint not null,
+    group_name text collate "C",
+    names text[] collate "C" not null,
+    kind text collate "C" not null,
+    data json not null,
+    created_at timestamptz not null
+);
+create index traces_message on queen.traces (partition_id, seq, number);
+create table queen.trace_names (
+    name text collate "C" not null,
+    created_at timestamptz not null,
+    number bigint not null,
+    trace_id uuid not null references queen.traces on delete cascade,
+    primary key (name, created_at, number)
+);
+create index trace_names_trace on queen.trace_names (trace_id);
