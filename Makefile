@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
-# Arguments for pytest: make test ARGS="-k lease"
+# Arguments for pytest: make test ARGS="-n 0 -k lease"
 ARGS ?=
 
 .PHONY: run test test-all check format conformance docs clean
@@ -29,10 +29,10 @@ run: $(READY)
 	exec $(BIN)/queen-sync serve
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n 2 $(ARGS)
 
 test-all: $(READY)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 conformance: $(READY)
 	$(BIN)/python -m pytest -p queen_sync.conformance.plugin tests/conformance -n 2 -q $(ARGS)
