@@ -1,6 +1,6 @@
 """A real server process on PostgreSQL against the contract, in real time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -12,6 +12,10 @@ from queen_sync.conformance import (
     ConcurrencyConformance,
     ServerConformance,
 )
+from queen_sync.conformance.cases.core import CoreCases
+from queen_sync.conformance.cases.dedup import DedupCases
+from queen_sync.conformance.cases.leases import LeaseCases
+from queen_sync.conformance.cases.payloads import PayloadCases
 from tests.serving import serve
 
 
@@ -38,13 +42,16 @@ class Gunicorn:
         with httpx.Client(base_url=address, trust_env=False) as client:
             yield client
 
-    @pytest.fixture
-    def waiting_pop(self, backend: RemoteBackend) -> Callable:
-        return backend.pop_waiting
+
+class TestGunicorn(Gunicorn, CoreCases, PayloadCases, DedupCases, LeaseCases, ServerConformance):
+    """What does not wait; the rest of the suite meets the server's code in test_http_in_process."""
 
 
-class TestGunicorn(Gunicorn, BackendConformance, ServerConformance):
-    pass
+@pytest.mark.slow
+class TestGunicornInRealTime(Gunicorn, BackendConformance, ServerConformance):
+    """Everything, in the time that it takes."""
+
+    target_name = "http gunicorn, all"
 
 
 class TestGunicornUnderLoad(Gunicorn, ConcurrencyConformance):

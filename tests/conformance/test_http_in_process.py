@@ -1,6 +1,6 @@
 """The client and the server's application, without a socket, against the contract."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -41,10 +41,6 @@ class InProcess:
     def http(self, transport: httpx.BaseTransport) -> Iterator[httpx.Client]:
         with httpx.Client(base_url=BASE_URL, transport=transport) as client:
             yield client
-
-    @pytest.fixture
-    def waiting_pop(self, backend: RemoteBackend) -> Callable:
-        return backend.pop_waiting
 
 
 class OverMemory(InProcess):

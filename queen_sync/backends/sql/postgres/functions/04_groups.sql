@@ -63,6 +63,7 @@ create or replace function queen.register_partitions(
 ) returns bigint language plpgsql volatile as $$
 declare
     g queen.consumer_groups;
+    q queen.queues;
     r queen.partition_leases;
     x record;
     v_position bigint;
@@ -75,6 +76,7 @@ begin
     if not found then
         return null;
     end if;
+    select * into q from queen.queues y where y.id = g.queue_id;
     select array_agg(h.id) into v_held from (
         select p.id from queen.partitions p
         where p.id in (
@@ -100,7 +102,13 @@ begin
         insert into queen.partition_leases (partition_id, group_id, position, settled, ready_at)
         values (
             x.id, g.id, v_position, r.settled,
-            case when v_position < x.last_seq or x.id <> all (coalesce(v_held, '{}')) then v_at end
+            case
+                when v_position < x.last_seq then greatest(v_at, (
+                    select queen.due(m.created_at, x.last_pushed_at, q) from queen.messages m
+                    where m.partition_id = x.id and m.seq = v_position + 1
+                ))
+                when x.id <> all (coalesce(v_held, '{}')) then v_at
+            end
         )
         on conflict (partition_id, group_id) do nothing;
         update queen.position_marks m set position = v_position

@@ -117,8 +117,10 @@ begin
         from unnest(p_names) with ordinality u(name, o)
         join queen.partitions p on p.queue_id = q.id and p.name = u.name;
         exit when cardinality(partition_ids) = v_names;
-        if attempt = 3 then
-            raise exception 'the queue keeps being deleted' using errcode = '40001';
+        -- One of several was deleted. With the others in hand, making it again could wait for a push that
+        -- makes it too and waits for one of them: the call begins anew, with empty hands.
+        if attempt = 3 or cardinality(partition_ids) > 0 then
+            raise exception 'a queue or partition was deleted meanwhile' using errcode = '40001';
         end if;
     end loop;
     if q.spread_partitions = 1 then

@@ -103,7 +103,8 @@ begin
             r := queen.skip_to_start(r, v_last, g.skip_before);
         end if;
 
-        if q.ttl_seconds > 0 or q.max_wait_seconds > 0 then
+        -- A row that came up too early (its window has opened again, its delay has grown) is put off as it is.
+        if (q.ttl_seconds > 0 or q.max_wait_seconds > 0) and queen.next_ready(r, q, v_at) <= v_at then
             select e.r as r into v_place from queen.evict(r, q, v_last, v_at) e;
             r := v_place.r;
         end if;

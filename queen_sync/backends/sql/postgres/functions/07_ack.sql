@@ -85,9 +85,7 @@ begin
     if not v_touched then
     -- Which messages are meant: an id of ours only if the row is there and the stamp agrees. Redriven
     -- messages may be stored as dead letters only, and their names in the log may be others' by now.
-    select array_agg(coalesce(redriven.seq, own.seq, named.seq) order by u.o),
-        range_agg(int8range(coalesce(redriven.seq, own.seq, named.seq), coalesce(redriven.seq, own.seq, named.seq) + 1))
-    into v_seqs, v_asked
+    select array_agg(x.seq order by u.o), range_agg(int8range(x.seq, x.seq + 1)) into v_seqs, v_asked
     from unnest(p_names, p_seqs, p_stamps) with ordinality u(name, seq, stamp, o)
     left join lateral (
         select m.seq from queen.messages m
@@ -104,7 +102,15 @@ begin
         where r.redriving and d.partition_id = p_partition and d.group_id = v_group and r.batch @> d.seq
             and (d.transaction_id = u.name or (d.seq = u.seq and queen.stamp(d.created_at) = u.stamp))
         limit 1
-    ) redriven on true;
+    ) redriven on true
+    left join lateral ( -- given back since: a repeat under the lease that closed is still `already`
+        select d.seq from queen.dead_letters d
+        where own.seq is null and named.seq is null and d.redriven_at is not null
+            and d.partition_id = p_partition and d.group_id = v_group and r.closed_batch @> d.seq
+            and (d.transaction_id = u.name or (d.seq = u.seq and queen.stamp(d.created_at) = u.stamp))
+        limit 1
+    ) given_back on true,
+    lateral (select coalesce(redriven.seq, own.seq, named.seq, given_back.seq) as seq) x;
 
     verdict := case
         when p_lease is null then case when q.require_lease_id then 'required' else 'unfenced' end
