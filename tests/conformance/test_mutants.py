@@ -94,6 +94,11 @@ def test_a_mutant_is_found_out_by_its_history_too(name, invariant, monkeypatch):
     """The checkers see from the outside what the directed cases ask for."""
     MUTANTS[name][0](monkeypatch)
     monkeypatch.setattr(workloads, "ZOMBIES", 0.3)
+    # A race that shows the fault is likely in each round, not certain on a busy machine.
+    assert any(invariant in invariants_broken_by_load() for _ in range(5))
+
+
+def invariants_broken_by_load():
     history = History()
     with MemoryBackend() as backend:
         target = recorded(backend, history)
@@ -102,4 +107,4 @@ def test_a_mutant_is_found_out_by_its_history_too(name, invariant, monkeypatch):
         until = time.monotonic() + 1.6
         consumers = [partial(work.consume, number, until) for number in range(10, 16)]
         together(*(partial(work.produce, number, until) for number in range(4)), *consumers)
-    assert invariant in {found.invariant for found in violations(history.operations, drained=False)}
+    return {found.invariant for found in violations(history.operations, drained=False)}
