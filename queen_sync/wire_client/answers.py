@@ -180,6 +180,7 @@ class _AckedAnswer(Answer):
     partition_name: str | None = None
     lease_released: bool = False
     dlq: bool = False
+    consumer_group: str | None = None
 
 
 _ACKED = msgspec.json.Decoder(list[_AckedAnswer])
@@ -210,7 +211,8 @@ def _acked(answer: _AckedAnswer, ack: m.Ack) -> m.Acked:
         reason=reason,
         queue=answer.queue_name,
         partition=answer.partition_name,
-        group=ack.group,
+        # A transaction may take the group from the lease; only it says which.
+        group=answer.consumer_group or ack.group,
         lease_released=answer.lease_released,
     )
 

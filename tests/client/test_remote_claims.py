@@ -264,6 +264,7 @@ def test_an_ack_in_a_transaction_may_take_its_lease_from_the_required_ones(queen
     bare = m.Ack(transaction_id=message.transaction_id, partition_id=message.partition_id)
     done = queen.transact(m.Transaction(operations=[bare], required_leases=[claim.lease_id]))
     assert done.results[0].status == "completed"
+    assert done.results[0].group == "billing"
     assert not pop(queen, group="billing")
     assert pop(queen)
 
