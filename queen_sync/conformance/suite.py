@@ -15,7 +15,6 @@ from queen_sync.conformance.cases.groups import GroupCases
 from queen_sync.conformance.cases.inspection import InspectionCases
 from queen_sync.conformance.cases.leases import LeaseCases
 from queen_sync.conformance.cases.load import LoadCases
-from queen_sync.conformance.cases.moving import MovingCases
 from queen_sync.conformance.cases.outcomes import OutcomeCases
 from queen_sync.conformance.cases.payloads import PayloadCases
 from queen_sync.conformance.cases.redrives import RedriveCases
@@ -50,7 +49,6 @@ class BackendConformance(
     RetentionCases,
     AttemptCases,
     TransactionCases,
-    MovingCases,
     InspectionCases,
     CleanupCases,
     TraceCases,
