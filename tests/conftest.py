@@ -103,6 +103,13 @@ def postgres_dsn(postgres_server: TestServer) -> Iterator[str]:
         yield dsn
 
 
+@pytest.fixture(scope="session")
+def served_dsn(postgres_server: TestServer) -> Iterator[str]:
+    """A migrated database for servers: they sweep by the real time, which clocks of tests are not."""
+    with postgres_server.database(migrated=True) as dsn:
+        yield dsn
+
+
 @pytest.fixture
 def empty_database_dsn(postgres_server: TestServer) -> Iterator[str]:
     """A fresh database without anything in it, dropped after the test."""

@@ -20,8 +20,8 @@ from tests.serving import serve
 
 
 @pytest.fixture(scope="module")
-def address(postgres_dsn: str) -> Iterator[str]:
-    with serve("--backend", postgres_dsn, "--workers", "2") as url:
+def address(served_dsn: str) -> Iterator[str]:
+    with serve("--backend", served_dsn, "--workers", "2") as url:
         yield url
 
 

@@ -39,8 +39,8 @@ class Traffic:
 
 
 @pytest.fixture(scope="session")
-def server(postgres_dsn: str) -> Iterator[Server]:
-    with started("--backend", postgres_dsn, "--workers", "2") as running:
+def server(served_dsn: str) -> Iterator[Server]:
+    with started("--backend", served_dsn, "--workers", "2") as running:
         yield running
         assert re.search(r"Traceback|CRITICAL", running.output) is None, running.output
 

@@ -92,10 +92,10 @@ def test_a_signal_ends_waiting_pops_at_once_and_the_server_within_seconds(how, w
         assert answers == [(204, b"")] * 10
 
 
-def test_what_was_accepted_before_sigterm_is_stored_and_answered(postgres_dsn, push_load, drain):
+def test_what_was_accepted_before_sigterm_is_stored_and_answered(served_dsn, push_load, drain):
     """O-21, PL-16."""
     queue = "accepted-before-the-end"
-    with started("--backend", postgres_dsn, "--workers", "2") as server:
+    with started("--backend", served_dsn, "--workers", "2") as server:
         load = push_load(server.url, queue)
         with load:
             while len(load.answered) < 100:
@@ -104,7 +104,7 @@ def test_what_was_accepted_before_sigterm_is_stored_and_answered(postgres_dsn, p
             server.process.wait(20)
         # What failed was never begun: nothing was accepted and then dropped.
         assert not [failure for failure in load.failures if "ConnectError" not in failure][4:]
-    with serve("--backend", postgres_dsn, "--workers", "1") as url:
+    with serve("--backend", served_dsn, "--workers", "1") as url:
         stored = {name for lane in drain(url, queue).values() for name, _ in lane}
     assert set(load.answered) <= stored
 
@@ -200,12 +200,12 @@ def test_idle_connections_are_kept(wait_until):
         assert len(streams) == 1
 
 
-def test_preloaded_workers_each_open_a_pool_of_their_own(postgres_dsn, wait_until):
+def test_preloaded_workers_each_open_a_pool_of_their_own(served_dsn, wait_until):
     """O-25: 200 mixed requests to four preloaded workers, with a pool of two each."""
     gunicorn = [sys.executable, "-m", "gunicorn", "--preload"]
     environment = {
         **os.environ,
-        "QUEEN_BACKEND": postgres_dsn,
+        "QUEEN_BACKEND": served_dsn,
         "QUEEN_WORKERS": "4",
         "DB_POOL_SIZE": "2",
         "PORT": "0",
