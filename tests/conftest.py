@@ -105,7 +105,7 @@ def postgres_dsn(postgres_server: TestServer) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def served_dsn(postgres_server: TestServer) -> Iterator[str]:
-    """A migrated database for servers: they sweep by the real time, which clocks of tests are not."""
+    """A migrated database for servers, which sweep by the real time while tests move clocks."""
     with postgres_server.database(migrated=True) as dsn:
         yield dsn
 
