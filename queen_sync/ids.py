@@ -9,7 +9,9 @@ partition of its (first) claim in the same place; the other 86 bits are random.
 
 from __future__ import annotations
 
+import re
 import secrets
+from functools import lru_cache
 from typing import NamedTuple
 
 PARTITION_BITS = 36
@@ -18,7 +20,7 @@ STAMP_BITS = 42
 STAMP_MASK = (1 << STAMP_BITS) - 1
 _VERSION = 8 << 76
 _VARIANT = 2 << 62
-_HEX = frozenset("0123456789abcdef")
+_CANONICAL = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
 
 
 class Address(NamedTuple):
@@ -76,12 +78,9 @@ def number(text: str) -> int | None:
     Only the canonical spelling is read (36 characters, lower case, four hyphens): ids are
     compared as text everywhere else, so another spelling must not become a second name.
     """
-    if len(text) != 36 or text[8] != "-" or text[13] != "-" or text[18] != "-" or text[23] != "-":
+    if _CANONICAL(text) is None:
         return None
-    digits = text.replace("-", "")
-    if len(digits) != 32 or not _HEX.issuperset(digits):
-        return None
-    return int(digits, 16)
+    return int(text.replace("-", ""), 16)
 
 
 def address(text: str) -> Address | None:
@@ -93,6 +92,7 @@ def address(text: str) -> Address | None:
     return Address(n >> 92, seq, n & STAMP_MASK)
 
 
+@lru_cache(maxsize=4096)  # a batch of acks names the same few over and over
 def partition_number(text: str) -> int | None:
     """Return the number in a partition id, or None where the text is none of ours."""
     found = address(text)

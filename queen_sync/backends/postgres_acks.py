@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
+
+import msgspec
 
 from queen_sync import ids, model as m
 from queen_sync.backends.postgres_connections import Cursor
@@ -64,14 +66,22 @@ def settle(
 ) -> tuple[list[m.Acked], Work]:
     """Judge the acks, each by itself, in one statement once their partitions are known."""
     answers: list[m.Acked | None] = [None] * len(acks)
-    calls: dict[_Lease, list[int]] = {}
+    alike: dict[Hashable, list[int]] = {}
     for index, ack in enumerate(acks):
-        where = _partition(cursor, ack)
+        place = (ack.partition_id, ack.group, ack.lease_id)
+        alike.setdefault(index if ack.partition_id is None else place, []).append(index)
+    calls: dict[_Lease, list[int]] = {}
+    for indexes in alike.values():
+        first = acks[indexes[0]]
+        where = _partition(cursor, first)
         if isinstance(where, m.Acked):
-            answers[index] = where
+            for index in indexes:
+                answers[index] = msgspec.structs.replace(
+                    where, transaction_id=acks[index].transaction_id
+                )
         else:
-            key = _Lease(where, ack.group, lease_text(ack.lease_id) or "")
-            calls.setdefault(key, []).append(index)
+            key = _Lease(where, first.group, lease_text(first.lease_id) or "")
+            calls[key] = sorted(calls.get(key, []) + indexes)
     work: Work = {}
     ordered = sorted(calls.items())
     if len(ordered) == 1:
