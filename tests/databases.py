@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from queen_sync.backends.postgres import migrate
+from queen_sync.binaries import find_binaries
+from queen_sync.embedded import Cluster
+from queen_sync.errors import BackendUnavailable
 
 
 class TestServer:
@@ -55,3 +62,20 @@ class TestServer:
     def _execute(self, statement: str, *names: str) -> None:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+
+@contextmanager
+def postgres_of(major: int) -> Iterator[str]:
+    """Start a PostgreSQL of that version with a migrated database; skip where it is not found."""
+    try:
+        binaries = find_binaries(major=major)
+    except BackendUnavailable as error:
+        pytest.skip(str(error))
+    path = Path(tempfile.mkdtemp(prefix="queen-pg-"))
+    path.rmdir()  # made again by the cluster, for the user that it runs as
+    try:
+        with Cluster(path, binaries=binaries, settings={"fsync": "off"}) as cluster:
+            migrate(cluster.dsn())
+            yield cluster.dsn()
+    finally:
+        shutil.rmtree(path, ignore_errors=True)

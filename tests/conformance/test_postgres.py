@@ -10,6 +10,7 @@ from queen_sync.backends.base import Backend
 from queen_sync.backends.postgres import PostgresBackend
 from queen_sync.clock import Clock, SystemClock
 from queen_sync.conformance import BackendConformance, ConcurrencyConformance
+from tests.databases import postgres_of
 
 DELAYED_TABLES = ("messages", "partitions", "partition_leases")
 # A deferred trigger runs when the transaction commits: whatever it drew or read stays
@@ -42,6 +43,22 @@ class Postgres:
 
 class TestPostgres(Postgres, BackendConformance):
     pass
+
+
+@pytest.fixture(scope="module")
+def older_dsn() -> Iterator[str]:
+    with postgres_of(15) as dsn:
+        yield dsn
+
+
+class TestPostgres15(Postgres, BackendConformance):
+    """The same on the oldest version that is at hand; 14 is the oldest that is promised."""
+
+    target_name = "postgres 15"
+
+    @pytest.fixture
+    def postgres_dsn(self, older_dsn: str) -> str:
+        return older_dsn
 
 
 class TestPostgresUnderLoad(Postgres, ConcurrencyConformance):

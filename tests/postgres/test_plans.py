@@ -9,20 +9,14 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from queen_sync import model as m
-from queen_sync.backends.postgres import PostgresBackend, migrate
-from queen_sync.binaries import find_binaries
-from queen_sync.embedded import Cluster
-from queen_sync.errors import BackendUnavailable
-from tests.databases import TestServer
+from queen_sync.backends.postgres import PostgresBackend
+from tests.databases import TestServer, postgres_of
 from tests.postgres.sessions import acks, execute, message
 
 QUEUE = "large"
@@ -150,19 +144,9 @@ def large_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
             _fill(dsn, analyzed=bool(analyzed))
             yield dsn
         return
-    try:
-        binaries = find_binaries(major=int(version))
-    except BackendUnavailable as error:
-        pytest.skip(str(error))
-    path = Path(tempfile.mkdtemp(prefix="queen-pg-"))
-    path.rmdir()  # made again by the cluster, for the user that it runs as
-    try:
-        with Cluster(path, binaries=binaries, settings={"fsync": "off"}) as cluster:
-            migrate(cluster.dsn())
-            _fill(cluster.dsn(), analyzed=bool(analyzed))
-            yield cluster.dsn()
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+    with postgres_of(int(version)) as dsn:
+        _fill(dsn, analyzed=bool(analyzed))
+        yield dsn
 
 
 class Watched:
