@@ -310,16 +310,16 @@ def test_a_limit_set_while_pushes_wait_for_their_partitions_is_exact(
         holder.execute("select pg_advisory_lock(%s)", [HOLD])
         with open_transaction(dsn) as other:
             other.execute("select from queen.partitions where name in ('a', 'b') for update")
-            slow = Call(lambda: backend.push([message(queue, "slow", name) for name in "ac"]))
-            until_blocked(dsn, 1)
-            fast = Call(lambda: backend.push([message(queue, "fast", name) for name in "bd"]))
-            until_blocked(dsn, 2)
+            calls = []
+            for names in ("ac", "bd"):
+                items = [message(queue, "slow", name) for name in names]
+                calls.append(Call(lambda items=items: backend.push(items)))
+                until_blocked(dsn, len(calls))
             backend.configure(queue, {"max_queue_size": 2})
         until_blocked(dsn, 2)  # one at its commit, the other for the queue
-        assert fast.running
     # They are told apart by nothing: whichever had the queue first is stored.
     outcomes = []
-    for call in (slow, fast):
+    for call in calls:
         try:
             outcomes.append(len(call.result()))
         except QueueFull:
