@@ -1,0 +1,64 @@
+"""What the modules of routes share: the table of paths, the body of a request, small answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import flask
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+
+from queen_sync import errors
+from queen_sync.broker import Broker
+from queen_sync.clock import Clock
+from queen_sync.config import Settings
+
+Handler = Callable[[dict[str, Any], list[str]], flask.Response]
+"""Answers a request: its WSGI environment, and the parameters of its path."""
+Route = tuple[str, str, Handler]
+"""A method, a pattern of paths (`queen_sync.web.paths`) and who answers."""
+
+
+class Routes:
+    """A group of routes around one broker."""
+
+    def __init__(self, broker: Broker, settings: Settings, clock: Clock) -> None:
+        """Answer for a broker; the clock only dates answers, the backend's decides."""
+        self._broker = broker
+        self._settings = settings
+        self._clock = clock
+
+    def table(self) -> Iterable[Route]:
+        """Return the routes."""
+        raise NotImplementedError
+
+    def _body(self) -> bytes:
+        """Return the whole body of the request."""
+        try:
+            body = flask.request.get_data(cache=False)
+        except HTTPException:
+            raise
+        except Exception as error:
+            # Each server has its own exceptions for a body that breaks off or is framed wrong.
+            raise errors.InvalidRequest("the body could not be read", "body") from error
+        if len(body) > self._settings.max_body_bytes:
+            raise RequestEntityTooLarge
+        return body
+
+
+def reads(pattern: str, handler: Handler) -> Iterable[Route]:
+    """Return the routes of a path that only reads: a HEAD of it is answered as well."""
+    return ("GET", pattern, handler), ("HEAD", pattern, handler)
+
+
+def with_optional(parameters: list[str]) -> tuple[str, str | None]:
+    """Return the parameters of a path whose second one may be missing."""
+    first, *second = parameters
+    return first, second[0] if second else None
+
+
+def empty() -> flask.Response:
+    """Return an answer without a body."""
+    answer = flask.Response(status=204)
+    del answer.headers["Content-Type"]
+    return answer
