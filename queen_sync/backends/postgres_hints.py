@@ -23,7 +23,8 @@ from queen_sync.errors import QueenError
 log = logging.getLogger(__name__)
 
 CHANNEL = "queen_hints"
-COALESCE_SECONDS = 0.004
+INTERVAL_SECONDS = 0.01
+"""Hints that follow one another this closely are sent as one: the first goes at once."""
 MAX_IDS = 400
 """More than fit into one payload of 8,000 bytes mean: look everywhere."""
 EVERYWHERE = "*"
@@ -98,12 +99,13 @@ class Hints:
     def _notify(self) -> None:
         connection: psycopg.Connection[Any] | None = None
         pause = 0.0
+        sent_at = float("-inf")
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: self._pending or self._closed)
                 if self._closed and not self._pending:
                     break
-            time.sleep(pause or COALESCE_SECONDS)
+            time.sleep(max(pause, sent_at + INTERVAL_SECONDS - time.monotonic(), 0.0))
             with self._wake:
                 ids, self._pending = self._pending, set()
             where = ",".join(map(str, ids)) if len(ids) <= MAX_IDS else EVERYWHERE
@@ -111,7 +113,7 @@ class Hints:
                 if connection is None:
                     connection = self._connect()
                 connection.execute("select pg_notify(%s, %s)", [CHANNEL, f"{self._token}:{where}"])
-                pause = 0.0
+                pause, sent_at = 0.0, time.monotonic()
             except psycopg.Error as error:
                 # Kept until it is sent; waiting pops find the work at their next own look.
                 log.debug("a hint was not sent: %s", error)

@@ -6,12 +6,11 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import flask
-
 from queen_sync import __version__, errors, model as m, wire
 from queen_sync.backends.base import OPTION_FEATURE
 from queen_sync.web import paths
-from queen_sync.web.errors import json_answer, of_queen_error
+from queen_sync.web.answers import Answer, json_answer
+from queen_sync.web.errors import of_queen_error
 from queen_sync.web.routing import Route, Routes, reads, with_optional
 
 
@@ -35,8 +34,8 @@ class Admin(Routes):
             ("POST", "/api/v1/consumer-groups/*/queues/*/partitions/*/seek", self._seek),
         )
 
-    def _configure(self, _: dict[str, Any], __: list[str]) -> flask.Response:
-        wanted = wire.decode_configure(self._body())
+    def _configure(self, environ: dict[str, Any], _: list[str]) -> Answer:
+        wanted = wire.decode_configure(self._body(environ))
         try:
             done = self._broker.configure(
                 wanted.queue, wanted.options, namespace=wanted.namespace, task=wanted.task
@@ -44,53 +43,54 @@ class Admin(Routes):
         except errors.NotSupported as error:
             # The request is wrong for this server, and the answer says where.
             answer = of_queen_error(error, _option_of(error.feature, wanted.options))
-            answer.status_code = 400
+            answer.status = 400
             return answer
         return json_answer(wire.encode_configured(done), 201)
 
-    def _delete_queue(self, _: dict[str, Any], parameters: list[str]) -> flask.Response:
+    def _delete_queue(self, _: dict[str, Any], parameters: list[str]) -> Answer:
         (queue,) = parameters
         existed = self._broker.delete_queue(queue)
         return json_answer(wire.encode_deleted_queue(queue, existed=existed))
 
-    def _delete_group(self, environ: dict[str, Any], parameters: list[str]) -> flask.Response:
+    def _delete_group(self, environ: dict[str, Any], parameters: list[str]) -> Answer:
         group, queue = with_optional(parameters)
         forget = wire.decode_switch(paths.query(environ), "deleteMetadata", default=True)
         count = self._broker.delete_group(group, queue=queue, keep_subscription=not forget)
         return json_answer(wire.encode_deleted_group(group, queue, count, metadata_deleted=forget))
 
-    def _restart(self, _: dict[str, Any], parameters: list[str]) -> flask.Response:
+    def _restart(self, environ: dict[str, Any], parameters: list[str]) -> Answer:
         (group,) = parameters
-        from_us = wire.decode_restart(self._body())
+        from_us = wire.decode_restart(self._body(environ))
         count = self._broker.restart_subscription(group, from_us)
         return json_answer(wire.encode_restarted(group, from_us, count))
 
-    def _seek(self, _: dict[str, Any], parameters: list[str]) -> flask.Response:
+    def _seek(self, environ: dict[str, Any], parameters: list[str]) -> Answer:
         group, queue, *partition = parameters
-        target = wire.decode_seek(self._body(), group, queue, partition[0] if partition else None)
+        body = self._body(environ)
+        target = wire.decode_seek(body, group, queue, partition[0] if partition else None)
         return json_answer(wire.encode_sought(target, self._broker.seek(target)))
 
-    def _redrive(self, environ: dict[str, Any], _: list[str]) -> flask.Response:
-        wanted = wire.decode_dead_letter_choice(paths.query(environ), self._body())
+    def _redrive(self, environ: dict[str, Any], _: list[str]) -> Answer:
+        wanted = wire.decode_dead_letter_choice(paths.query(environ), self._body(environ))
         return json_answer(wire.encode_count(self._broker.redrive(wanted)))
 
-    def _purge(self, environ: dict[str, Any], _: list[str]) -> flask.Response:
-        wanted = wire.decode_dead_letter_choice(paths.query(environ), self._body())
+    def _purge(self, environ: dict[str, Any], _: list[str]) -> Answer:
+        wanted = wire.decode_dead_letter_choice(paths.query(environ), self._body(environ))
         return json_answer(wire.encode_count(self._broker.purge(wanted)))
 
-    def _retry(self, environ: dict[str, Any], parameters: list[str]) -> flask.Response:
+    def _retry(self, environ: dict[str, Any], parameters: list[str]) -> Answer:
         partition_id, transaction_id = parameters
         query = paths.query(environ)
-        wanted = wire.decode_retry(query, self._body(), partition_id, transaction_id)
+        wanted = wire.decode_retry(query, self._body(environ), partition_id, transaction_id)
         if not self._broker.redrive(wanted):
             raise errors.MessageNotFound("Message not found or not in a failed state")
         return json_answer(wire.encode_retried(partition_id, transaction_id))
 
-    def _dead_letters(self, environ: dict[str, Any], _: list[str]) -> flask.Response:
+    def _dead_letters(self, environ: dict[str, Any], _: list[str]) -> Answer:
         wanted = wire.decode_dead_letter_filter(paths.query(environ), self._settings.max_batch_size)
         return json_answer(wire.encode_dead_letters(self._broker.dead_letters(wanted), wanted))
 
-    def _capabilities(self, _: dict[str, Any], __: list[str]) -> flask.Response:
+    def _capabilities(self, _: dict[str, Any], __: list[str]) -> Answer:
         offered = self._broker.capabilities
         body = wire.encode_capabilities(
             features=offered.features,
@@ -103,7 +103,7 @@ class Admin(Routes):
         )
         return json_answer(body)
 
-    def _health(self, _: dict[str, Any], __: list[str]) -> flask.Response:
+    def _health(self, _: dict[str, Any], __: list[str]) -> Answer:
         health = self._broker.health()
         body = wire.encode_health(
             healthy=health.healthy,

@@ -51,8 +51,12 @@ class ReceiptedBody:
     """
 
     def __init__(self, body: bytes, lost: Callable[[], None]) -> None:
+        self._length = len(body)
         self._body: bytes | None = body
         self._lost: Callable[[], None] | None = lost
+
+    def __len__(self) -> int:
+        return self._length
 
     def __iter__(self) -> Iterator[bytes]:
         return self

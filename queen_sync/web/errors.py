@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-import flask
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from queen_sync import errors, wire
+from queen_sync.web.answers import Answer, json_answer
 
 _log = logging.getLogger(__name__)
 
@@ -66,12 +66,7 @@ def status_of(error: errors.QueenError) -> int:
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
-def json_answer(body: bytes, status: int = 200) -> flask.Response:
-    """Return a JSON answer."""
-    return flask.Response(body, status, content_type="application/json")
-
-
-def of_queen_error(error: errors.QueenError, field: str | None = None) -> flask.Response:
+def of_queen_error(error: errors.QueenError, field: str | None = None) -> Answer:
     """Return the answer of an error of ours; ``field`` names the key where the error does not."""
     status = status_of(error)
     text = next((_PUBLIC[kind] for kind in type(error).__mro__ if kind in _PUBLIC), None)
@@ -82,28 +77,30 @@ def of_queen_error(error: errors.QueenError, field: str | None = None) -> flask.
         text = text or "Internal server error"
     answer = json_answer(wire.encode_error(error, text=text, field=field), status)
     if isinstance(error, errors.Overloaded):
-        answer.headers["Retry-After"] = str(error.retry_after_seconds)
+        answer.headers.append(("Retry-After", str(error.retry_after_seconds)))
     return answer
 
 
-def _of_http_error(error: HTTPException) -> flask.Response:
+def _of_http_error(error: HTTPException) -> Answer:
     status = error.code or 500
     text, code = _HTTP.get(status, (error.name, error.name.upper().replace(" ", "_")))
     answer = json_answer(wire.encode_error(_HttpError(text, code)), status)
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
-        answer.headers["Allow"] = ", ".join(sorted(error.valid_methods))
+        answer.headers.append(("Allow", ", ".join(sorted(error.valid_methods))))
     return answer
 
 
-def _of_bug(error: Exception) -> flask.Response:
+def _of_bug(error: Exception) -> Answer:
     _log.error("a request failed for a reason of ours", exc_info=error)
     return json_answer(
         wire.encode_error(_HttpError("Internal server error", "INTERNAL_ERROR")), 500
     )
 
 
-def register(app: flask.Flask) -> None:
-    """Have an app answer every error as JSON."""
-    app.register_error_handler(errors.QueenError, of_queen_error)
-    app.register_error_handler(HTTPException, _of_http_error)
-    app.register_error_handler(Exception, _of_bug)
+def answer_of(error: Exception) -> Answer:
+    """Return the answer of whatever went wrong."""
+    if isinstance(error, errors.QueenError):
+        return of_queen_error(error)
+    if isinstance(error, HTTPException):
+        return _of_http_error(error)
+    return _of_bug(error)

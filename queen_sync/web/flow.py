@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
 
-import flask
-
 from queen_sync import errors, model as m, wire
 from queen_sync.web import paths
+from queen_sync.web.answers import Answer, empty, json_answer
 from queen_sync.web.connection import ReceiptedBody, hang_up_check
-from queen_sync.web.errors import json_answer
-from queen_sync.web.routing import Route, Routes, empty, with_optional
+from queen_sync.web.routing import Route, Routes, with_optional
 
 
 class Flow(Routes):
@@ -35,69 +33,67 @@ class Flow(Routes):
             ("POST", "/api/v1/transaction", self._transaction),
         )
 
-    def _push(self, _: dict[str, Any], __: list[str]) -> flask.Response:
-        items, create = wire.decode_push(self._body())
+    def _push(self, environ: dict[str, Any], _: list[str]) -> Answer:
+        items, create = wire.decode_push(self._body(environ))
         receipts = self._broker.push(items, create=create)
         return json_answer(wire.encode_receipts(receipts), 201)
 
-    def _pop_scope(self, environ: dict[str, Any], _: list[str]) -> flask.Response:
+    def _pop_scope(self, environ: dict[str, Any], _: list[str]) -> Answer:
         query = paths.query(environ)
         namespace, task = wire.decode_scope(query)
         return self._pop(environ, *wire.decode_pop(query, namespace=namespace, task=task))
 
-    def _pop_queue(self, environ: dict[str, Any], parameters: list[str]) -> flask.Response:
+    def _pop_queue(self, environ: dict[str, Any], parameters: list[str]) -> Answer:
         queue, partition = with_optional(parameters)
         query = paths.query(environ)
         return self._pop(environ, *wire.decode_pop(query, queue=queue, partition=partition))
 
-    def _pop_labels(self, environ: dict[str, Any], parameters: list[str]) -> flask.Response:
+    def _pop_labels(self, environ: dict[str, Any], parameters: list[str]) -> Answer:
         namespace, task = with_optional(parameters)
         query = paths.query(environ)
         return self._pop(environ, *wire.decode_pop(query, namespace=namespace, task=task))
 
-    def _pop_dotted(self, environ: dict[str, Any], parameters: list[str]) -> flask.Response:
+    def _pop_dotted(self, environ: dict[str, Any], parameters: list[str]) -> Answer:
         queue = wire.dotted_queue(*parameters)
         return self._pop(environ, *wire.decode_pop(paths.query(environ), queue=queue))
 
     def _pop(
         self, environ: dict[str, Any], request: m.PopRequest, wait_seconds: float | None
-    ) -> flask.Response:
+    ) -> Answer:
         claim = self._broker.pop(request, wait_seconds, hang_up_check(environ))
         if claim:
-            body = wire.encode_claim(claim)
-            answer = flask.Response(
-                ReceiptedBody(body, lambda: self._broker.give_back(claim, request)),
-                content_type="application/json",
+            body = ReceiptedBody(
+                wire.encode_claim(claim), lambda: self._broker.give_back(claim, request)
             )
-            answer.content_length = len(body)
+            answer = Answer(200, body)
         else:
             answer = empty()
         if claim.subscription_ignored:
-            answer.headers["X-Queen-Subscription"] = "ignored"
+            answer.headers.append(("X-Queen-Subscription", "ignored"))
         return answer
 
-    def _ack(self, _: dict[str, Any], __: list[str]) -> flask.Response:
-        (acked,) = self._broker.ack([wire.decode_ack(self._body())])
+    def _ack(self, environ: dict[str, Any], _: list[str]) -> Answer:
+        (acked,) = self._broker.ack([wire.decode_ack(self._body(environ))])
         return json_answer(wire.encode_ack(acked, self._clock.now_us()))
 
-    def _ack_batch(self, _: dict[str, Any], __: list[str]) -> flask.Response:
-        items = wire.decode_acks(self._body())
+    def _ack_batch(self, environ: dict[str, Any], _: list[str]) -> Answer:
+        items = wire.decode_acks(self._body(environ))
         acked = iter(self._broker.ack([each for each in items if isinstance(each, m.Ack)]))
         answers = [next(acked) if isinstance(each, m.Ack) else each for each in items]
         return json_answer(wire.encode_acks(answers, self._clock.now_us()))
 
-    def _extend(self, _: dict[str, Any], parameters: list[str]) -> flask.Response:
+    def _extend(self, environ: dict[str, Any], parameters: list[str]) -> Answer:
         (lease_id,) = parameters
         m.check_name(lease_id, "leaseId")
-        seconds = wire.decode_extend(self._body())
+        seconds = wire.decode_extend(self._body(environ))
         try:
             expires_us = self._broker.extend(lease_id, seconds)
         except errors.LeaseLost:
             return json_answer(wire.encode_lease_refused(lease_id), 404)
         return json_answer(wire.encode_extended(lease_id, expires_us))
 
-    def _transaction(self, _: dict[str, Any], __: list[str]) -> flask.Response:
-        transaction = wire.decode_transaction(self._body())
+    def _transaction(self, environ: dict[str, Any], _: list[str]) -> Answer:
+        transaction = wire.decode_transaction(self._body(environ))
         name = str(uuid4())
         try:
             done = self._broker.transact(transaction)

@@ -1,19 +1,20 @@
-"""What the modules of routes share: the table of paths, the body of a request, small answers."""
+"""What the modules of routes share: their form, and how they read a request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import flask
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from werkzeug.wsgi import get_input_stream
 
 from queen_sync import errors
 from queen_sync.broker import Broker
 from queen_sync.clock import Clock
 from queen_sync.config import Settings
+from queen_sync.web.answers import Answer
 
-Handler = Callable[[dict[str, Any], list[str]], flask.Response]
+Handler = Callable[[dict[str, Any], list[str]], Answer]
 """Answers a request: its WSGI environment, and the parameters of its path."""
 Route = tuple[str, str, Handler]
 """A method, a pattern of paths (`queen_sync.web.paths`) and who answers."""
@@ -32,16 +33,26 @@ class Routes:
         """Return the routes."""
         raise NotImplementedError
 
-    def _body(self) -> bytes:
-        """Return the whole body of the request."""
+    def _body(self, environ: dict[str, Any]) -> bytes:
+        """Return the whole body of a request."""
+        limit = self._settings.max_body_bytes
+        length: str = environ.get("CONTENT_LENGTH", "")
         try:
-            body = flask.request.get_data(cache=False)
+            if length.isdecimal() and (count := int(length)) <= limit:
+                body: bytes = environ["wsgi.input"].read(count)
+                whole = len(body) == count
+            else:
+                # One byte more than is allowed, so that what has no length shows that it is longer.
+                body = get_input_stream(environ, max_content_length=limit + 1).read()
+                whole = True
         except HTTPException:
             raise
         except Exception as error:
             # Each server has its own exceptions for a body that breaks off or is framed wrong.
             raise errors.InvalidRequest("the body could not be read", "body") from error
-        if len(body) > self._settings.max_body_bytes:
+        if not whole:
+            raise errors.InvalidRequest("the body could not be read", "body")
+        if len(body) > limit:
             raise RequestEntityTooLarge
         return body
 
@@ -55,10 +66,3 @@ def with_optional(parameters: list[str]) -> tuple[str, str | None]:
     """Return the parameters of a path whose second one may be missing."""
     first, *second = parameters
     return first, second[0] if second else None
-
-
-def empty() -> flask.Response:
-    """Return an answer without a body."""
-    answer = flask.Response(status=204)
-    del answer.headers["Content-Type"]
-    return answer

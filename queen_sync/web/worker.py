@@ -9,18 +9,22 @@ at once and the worker is gone when the work that it had accepted is done.
 from __future__ import annotations
 
 import ctypes
+import select
 import sys
 import threading
 from types import FrameType
+from typing import Any
 
 from gunicorn.http import message
-from gunicorn.workers.gthread import ThreadWorker
+from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from queen_sync.web.gunicorn_limits import REQUEST_LINE_BYTES
 
 THREAD_STACK_BYTES = 512 * 1024
 """A thousand waiting threads must not reserve eight gigabytes of address space."""
 _M_ARENA_MAX = -8
+LINGER_MILLISECONDS = 50
+"""How long a thread waits for the next request of the connection that it has just answered."""
 _MALLOC_ARENAS = 2
 """glibc gives each thread an arena of its own, up to eight per core, and rarely empties one."""
 
@@ -30,6 +34,7 @@ class QueueWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     _is_alive = True
     _hurried = False
+    _linger_limit = 0
 
     @property
     def alive(self) -> bool:
@@ -51,6 +56,7 @@ class QueueWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries lack it
             if mallopt is not None:
                 mallopt(_M_ARENA_MAX, _MALLOC_ARENAS)
+        self._linger_limit = self.cfg.threads // 2
         super().init_process()
 
     def is_parent_alive(self) -> bool:
@@ -80,6 +86,28 @@ class QueueWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         super().wait_for_and_dispatch_events(timeout)
         if self._hurried:
             raise SystemExit(0)
+
+    def handle(self, conn: TConn) -> Any:
+        """Answer the requests of a connection for as long as they follow each other closely.
+
+        gunicorn hands a connection back to its main loop after each answer, and the next request
+        to another thread: three switches between threads for each request, and as many fights
+        for the interpreter.
+        """
+        again = super().handle(conn)
+        while again is True and self._follows(conn):
+            again = super().handle(conn)
+        return again
+
+    def _follows(self, conn: TConn) -> bool:
+        """Wait a moment for the next request, where there are threads enough for everybody."""
+        if not self.alive or conn.is_http2 or self.nr_conns > self._linger_limit:
+            return False
+        if conn.parser.unreader.buf.tell():
+            return True
+        poll = select.poll()
+        poll.register(conn.sock, select.POLLIN)
+        return bool(poll.poll(LINGER_MILLISECONDS))
 
     def _drain(self) -> None:
         self.wsgi.drain()

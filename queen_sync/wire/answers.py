@@ -72,8 +72,8 @@ def encode_claim(claim: m.Claim) -> bytes:
         f'"partitionsClaimed":{claim.partition_count},"messages":['
     )
     parts = [head.encode()]
-    partition_id = shared = ""
-    separator = ""
+    partition_id = shared = separator = created = ""
+    created_us: int | None = None
     for message in claim.messages:
         if message.partition_id != partition_id:
             partition_id = message.partition_id
@@ -82,6 +82,9 @@ def encode_claim(claim: m.Claim) -> bytes:
                 f'"partition":{_string(message.partition)},"queue":{_string(message.queue)},'
                 f'"leaseId":{lease_id},"consumerGroup":{group},"priority":{message.priority}'
             )
+        if message.created_us != created_us:  # what was pushed together was created together
+            created_us = message.created_us
+            created = instant(created_us)
         own = message.id
         name = f'"{own}"' if message.transaction_id == own else _string(message.transaction_id)
         trace = "null" if message.trace_id is None else f'"{message.trace_id}"'
@@ -89,7 +92,7 @@ def encode_claim(claim: m.Claim) -> bytes:
         parts += (
             (
                 f'{separator}{{"id":"{own}","transactionId":{name},"traceId":{trace},'
-                f'"createdAt":"{instant(message.created_us)}",{shared},'
+                f'"createdAt":"{created}",{shared},'
                 f'"retryCount":{message.failure_count},"deliveryCount":{message.delivery_count},'
                 f'"errorMessage":{error},"data":'
             ).encode(),
@@ -154,7 +157,40 @@ def encode_ack(acked: m.Acked, now_us: int) -> bytes:
 
 def encode_acks(answers: Sequence[m.Acked | RefusedAck], now_us: int) -> bytes:
     """Return the answer of an ack batch, in the order of the request."""
-    return _json([_ack_answer(index, each, now_us) for index, each in enumerate(answers)])
+    parts: list[str] = []
+    like: m.Acked | None = None
+    rest = ""
+    for index, each in enumerate(answers):
+        # Most acks of a batch have the same outcome in one partition, and it is written once.
+        if isinstance(each, m.Acked):
+            if like is None or not _alike(each, like):
+                like = each
+                rest = _rest(each, now_us)
+            parts.append(f'{{"index":{index},"transactionId":{_string(each.transaction_id)}{rest}')
+        else:
+            parts.append(_json(_ack_answer(index, each, now_us)).decode())
+    return f"[{','.join(parts)}]".encode()
+
+
+def _alike(one: m.Acked, other: m.Acked) -> bool:
+    """Whether two answers differ in nothing but the message."""
+    return (
+        one.status == other.status
+        and one.already == other.already
+        and one.code == other.code
+        and one.reason == other.reason
+        and one.queue == other.queue
+        and one.partition == other.partition
+        and one.group == other.group
+        and one.lease_released == other.lease_released
+    )
+
+
+def _rest(acked: m.Acked, now_us: int) -> str:
+    """Return an answer from the comma on that follows the message's name."""
+    answer = _ack_answer(0, acked, now_us)
+    del answer["index"], answer["transactionId"]
+    return f",{_json(answer).decode()[1:]}"
 
 
 def encode_extended(lease_id: str, expires_us: int) -> bytes:

@@ -51,6 +51,11 @@ class _Ack(Body, gc=False):
 
 
 class _Acks(Body):
+    acknowledgments: list[_Ack]
+    consumer_group: str | None = None
+
+
+class _RawAcks(Body):
     acknowledgments: list[Raw]
     consumer_group: str | None = None
 
@@ -81,6 +86,7 @@ class _Transaction(Body):
 _PUSH = msgspec.json.Decoder(_Push)
 _ACK = msgspec.json.Decoder(_Ack)
 _ACKS = msgspec.json.Decoder(_Acks)
+_RAW_ACKS = msgspec.json.Decoder(_RawAcks)
 _TRANSACTION = msgspec.json.Decoder(_Transaction)
 _ANY_ACK = msgspec.json.Decoder(dict[str, Any])
 
@@ -169,7 +175,19 @@ def _read_ack(item: _Ack | _Operation, group: str | None) -> m.Ack:
 
 def decode_acks(body: bytes) -> list[m.Ack | RefusedAck]:
     """Return the acks of a batch, each malformed one as what is wrong with it."""
-    batch = decode_body(_ACKS, body, "acknowledgments array is required", "acknowledgments")
+    try:
+        batch = decode_body(_ACKS, body, "", "")
+        group = batch.consumer_group or None
+        if group is not None:
+            m.check_name(group, "consumerGroup")
+        return [_read_ack(item, group) for item in batch.acknowledgments]
+    except InvalidRequest:
+        return _decode_acks_apart(body)
+
+
+def _decode_acks_apart(body: bytes) -> list[m.Ack | RefusedAck]:
+    """Read a batch in which something is malformed, each item by itself."""
+    batch = decode_body(_RAW_ACKS, body, "acknowledgments array is required", "acknowledgments")
     group = batch.consumer_group or None
     if group is not None:
         m.check_name(group, "consumerGroup")

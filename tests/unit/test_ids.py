@@ -109,3 +109,22 @@ def test_foreign_text_is_no_id(text):
 )
 def test_text_that_is_nearly_an_id_is_none(text):
     assert ids.address(text) is None
+
+
+OURS = st.builds(ids.message_id, PARTITIONS, SEQS, INSTANTS)
+
+
+@given(st.lists(st.one_of(OURS, OURS, st.uuids().map(str), st.text("0a-\n", max_size=80))))
+def test_several_ids_say_what_each_says_alone(texts):
+    assert list(ids.addresses(texts)) == [ids.address(text) for text in texts]
+
+
+@given(st.lists(OURS, min_size=1))
+def test_several_ids_of_ours_say_what_each_says_alone(texts):
+    assert list(ids.addresses(texts)) == [ids.address(text) for text in texts]
+
+
+@given(OURS, OURS)
+def test_two_ids_in_one_text_are_none(first, second):
+    assert list(ids.addresses([f"{first}\n{second}"])) == [None]
+    assert list(ids.addresses([f"{first}\n{second}", ""])) == [None, None]

@@ -1,0 +1,61 @@
+"""Kept connections: whoever asks is answered, however many stay open (O-19, O-23)."""
+
+import http.client
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from tests.serving import serve
+
+THREADS = 8
+
+
+@pytest.fixture(scope="module")
+def address():
+    environment = {"QUEEN_THREADS": str(THREADS), "QUEEN_WORKERS": "1"}
+    with serve("--backend", "memory:", environment=environment) as url:
+        yield url.removeprefix("http://")
+
+
+def ask(connection):
+    connection.request("GET", "/api/v1/capabilities")
+    answer = connection.getresponse()
+    assert answer.status == 200
+    answer.read()
+
+
+def test_a_connection_is_answered_at_once_and_after_a_pause(address):
+    """A thread waits a moment for the next request, then the main loop does."""
+    connection = http.client.HTTPConnection(address, timeout=20)
+    for pause in (0, 0, 0.2, 0, 0.2):
+        time.sleep(pause)
+        ask(connection)
+    connection.close()
+
+
+def test_more_connections_than_threads_are_all_answered(address):
+    """None of them holds a thread that another one needs."""
+    with ExitStack() as stack:
+        connections = []
+        for _ in range(2 * THREADS):
+            connection = http.client.HTTPConnection(address, timeout=20)
+            stack.callback(connection.close)
+            connections.append(connection)
+        for _ in range(5):
+            for connection in connections:
+                ask(connection)
+
+
+def test_two_requests_sent_at_once_are_both_answered(address):
+    connection = http.client.HTTPConnection(address, timeout=20)
+    connection.connect()
+    assert connection.sock is not None
+    request = b"GET /api/v1/capabilities HTTP/1.1\r\nHost: queen\r\n\r\n"
+    connection.sock.sendall(request * 3)
+    received = b""
+    while received.count(b"HTTP/1.1 200") < 3:
+        part = connection.sock.recv(65536)
+        assert part
+        received += part
+    connection.close()
