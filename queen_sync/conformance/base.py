@@ -57,12 +57,16 @@ class Cases:
     """The column of the report; the class's name where empty."""
     takes_clock: ClassVar[bool | None] = None
     """Whether the target's time is that of ``clock``; None: as its feature ``clock`` says."""
-    time_unit_seconds: ClassVar[int] = 1
+    time_unit_seconds: int = 1
     """The lease of timed cases where time cannot be advanced by hand."""
+    sleep: Callable[[float], None] = staticmethod(time.sleep)
+    """What lets time pass there."""
 
     history_file: Path | None = None
     about: Mapping[str, str] = {}
     target: Backend
+    aside: Backend
+    """The same target, for calls that are no part of the story or of a checked history."""
     history: History
     time: Clock
 
@@ -87,8 +91,7 @@ class Cases:
             request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
         self.history_file = request.config.getoption("--queen-history", default=None)
         self.about = {"case": name, "target": self.column(request.config)}
-        node = request.node
-        node.obj = self.telling(node.obj)
+        request.node.obj = self.runner(request)
 
     def test_known_failures_are_cases(self) -> None:
         """Every known failure names a case that exists."""
@@ -114,12 +117,17 @@ class Cases:
         """Make this instance ready to run one case against a backend."""
         self.history = History()
         self.target = recorded(backend, self.history)
+        self.aside = backend
         self.time = clock
 
     def missing(self, case: str) -> list[str]:
         """Return the features that a case needs and the target does not offer."""
         wanted: Sequence[str] = getattr(getattr(type(self), case), "needs", ())
         return [name for name in wanted if name not in self.target.capabilities.features]
+
+    def runner(self, request: pytest.FixtureRequest) -> Callable[..., Any]:
+        """Return what pytest calls in place of the case that it asks for."""
+        return self.telling(request.node.obj)
 
     def telling(self, case: Callable[..., Any]) -> Callable[..., Any]:
         """Return the case so that its failure tells the rule and the calls that were made."""
@@ -172,7 +180,7 @@ class Cases:
             self.time.advance(seconds)
         else:
             # A sleep may end a moment early by the target's clock.
-            time.sleep(seconds + 0.02)
+            self.sleep(seconds + 0.02)
 
     # --------------------------------------------------------------------- words
 

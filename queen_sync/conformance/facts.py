@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from queen_sync import model as m
 from queen_sync.conformance.history import Operation
+from queen_sync.conformance.places import placed
 
 DEFAULT_LEASE_SECONDS = m.QueueOptions().effective_lease_seconds
 
@@ -75,6 +76,21 @@ class Outcome(NamedTuple):
         return self.certain_end or (self.answer is None and self.ack.outcome != "retry")
 
 
+class Beginning(NamedTuple):
+    """What is known of a group's first pop: the instants between which it registered the group."""
+
+    earliest: float
+    latest: float
+    asked: tuple[m.Subscription, ...] = ()
+    """The beginnings that pops asked for and were not told to be ignored."""
+
+    @property
+    def mode(self) -> str | None:
+        """How the group began: ``all`` where nothing else was asked; None where it is not sure."""
+        modes = {each.mode for each in self.asked}
+        return "all" if not modes else modes.pop() if len(modes) == 1 else None
+
+
 class Ending(NamedTuple):
     """The earliest instant at which a message may be, and must be, settled for a group."""
 
@@ -89,8 +105,12 @@ class Facts:
     """The facts of one history."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
-        self.operations = sorted(operations, key=lambda operation: operation.invoked)
+        given = sorted(operations, key=lambda operation: operation.invoked)
+        self.operations = placed(given)
+        self.numbered = self.operations is given
+        """Whether the places of messages, and the numbers of deliveries, are the server's own."""
         self.options: dict[str, dict[str, int | bool]] = defaultdict(dict)
+        self._set: dict[tuple[str, str], list[tuple[float, int | bool]]] = defaultdict(list)
         self.pushes: list[Push] = []
         self.refused: list[Operation] = []
         self.grants: dict[Lane, list[Grant]] = defaultdict(list)
@@ -100,10 +120,11 @@ class Facts:
         self.dead: dict[tuple[Key, str], m.DeadLetter] = {}
         self.listed_dead: list[list[m.DeadLetter]] = []
         self.groups: dict[str, set[str]] = defaultdict(set)
-        self.late_starters: set[tuple[str, str]] = set()
+        self.beginnings: dict[tuple[str, str], Beginning] = {}
         self.partitions: dict[tuple[str, str], str] = {}
         self.queue_of: dict[str, str] = {}
         self._key_of: dict[tuple[str, str], Key] = {}
+        self._stored: dict[Key, Push] | None = None
         self._first: dict[Lane, float] = {}
         self._seqs: dict[str, list[int]] = {}
         self._lease_lanes: dict[str, list[Lane]] = defaultdict(list)
@@ -112,6 +133,8 @@ class Facts:
             self._read(operation, acks)
         for operation, ack, answer in acks:
             self._place(operation, ack, answer)
+        self.unplaced = frozenset() if self.numbered else self._never_seen()
+        """Messages of which only the receipt is known, from a server that gives no places."""
         self.endings = self._endings()
 
     def lease_seconds(self, queue: str) -> int:
@@ -119,11 +142,40 @@ class Facts:
         chosen = int(self.options[queue].get("lease_seconds", DEFAULT_LEASE_SECONDS))
         return chosen or m.DEFAULT_LEASE_SECONDS
 
+    def option(self, queue: str, name: str) -> tuple[float, int | bool]:
+        """Return an option and the instant by which it held; 0 where it was changed meanwhile."""
+        found = self._set[queue, name]
+        if len({value for _, value in found}) != 1:
+            return math.inf, 0
+        return min(found)
+
+    def beginning(self, lane: Lane) -> Beginning:
+        """Return what is known of the first pop of a group in the queue of a partition."""
+        place = self.queue_of.get(lane.partition, ""), lane.group
+        return self.beginnings.get(place, Beginning(-math.inf, math.inf))
+
     def entitled(self, lane: Lane, seq: int) -> bool:
-        """Whether the group is owed the message: all of them, unless it began with ``new``."""
-        if (self.queue_of.get(lane.partition, ""), lane.group) not in self.late_starters:
+        """Whether the group is owed the message for certain.
+
+        All of them, unless it began later: then whatever stands behind the first that it was given,
+        and what was pushed after its first pop had been answered.
+        """
+        beginning = self.beginning(lane)
+        key = Key(lane.partition, seq)
+        if beginning.mode == "all":
             return True
-        return seq >= self._first_given(lane)
+        if seq >= self._first_given(lane) and key not in self.unplaced:
+            return True
+        push = self.stored().get(key)
+        return (
+            beginning.mode == "new"
+            and push is not None
+            and push.operation.invoked > beginning.latest
+        )
+
+    def lanes_of(self, lease_id: str) -> Sequence[Lane]:
+        """Return what was given under a lease."""
+        return self._lease_lanes.get(lease_id, ())
 
     def _first_given(self, lane: Lane) -> float:
         if lane not in self._first:
@@ -133,11 +185,13 @@ class Facts:
 
     def stored(self) -> dict[Key, Push]:
         """Return every message that some push reported as queued."""
-        return {
-            push.key: push
-            for push in self.pushes
-            if push.key is not None and push.receipt is not None and not push.receipt.duplicate
-        }
+        if self._stored is None:
+            self._stored = {
+                push.key: push
+                for push in self.pushes
+                if push.key is not None and push.receipt is not None and not push.receipt.duplicate
+            }
+        return self._stored
 
     def seqs(self, partition: str) -> list[int]:
         """Return the seqs of a partition that are known to exist, ascending."""
@@ -161,6 +215,8 @@ class Facts:
             case "configure":
                 if len(operation.arguments) > 1 and operation.arguments[1]:
                     self.options[argument].update(operation.arguments[1])
+                    for name, value in operation.arguments[1].items():
+                        self._set[argument, name].append((operation.returned, value))
             case "push":
                 self._read_pushes(operation, argument, operation.answer)
             case "pop":
@@ -197,9 +253,8 @@ class Facts:
 
     def _read_pop(self, operation: Operation, request: m.PopRequest) -> None:
         self.groups[request.queue].add(request.group)
-        if request.subscription is not None and request.subscription.mode != "all":
-            self.late_starters.add((request.queue, request.group))
         claim: m.Claim | None = operation.answer
+        self._read_beginning(operation, request, claim)
         if not claim:
             return
         shares: dict[str, list[m.Message]] = defaultdict(list)
@@ -223,6 +278,17 @@ class Facts:
                     request.auto_ack,
                 )
             )
+
+    def _read_beginning(
+        self, operation: Operation, request: m.PopRequest, claim: m.Claim | None
+    ) -> None:
+        place = request.queue, request.group
+        known = self.beginnings.get(place, Beginning(operation.invoked, math.inf))
+        asked = request.subscription
+        told_otherwise = claim is not None and claim.subscription_ignored
+        if asked is not None and not told_otherwise and asked not in known.asked:
+            known = known._replace(asked=(*known.asked, asked))
+        self.beginnings[place] = known._replace(latest=min(known.latest, operation.returned))
 
     def _read_transaction(
         self,
@@ -256,6 +322,16 @@ class Facts:
             key = self._key_of.get((partition, ack.transaction_id))
             if key is not None:
                 self.outcomes[key, group].append(Outcome(operation, ack, answer, group))
+
+    def _never_seen(self) -> frozenset[Key]:
+        seen = {
+            Key(lane.partition, message.seq)
+            for lane, grants in self.grants.items()
+            for grant in grants
+            for message in grant.messages
+        }
+        seen |= {key for key, _ in self.dead}
+        return frozenset(push.key for push in self.pushes if push.key is not None) - seen
 
     def _endings(self) -> Mapping[tuple[Key, str], Ending]:
         endings: dict[tuple[Key, str], Ending] = {}

@@ -27,7 +27,7 @@ STORY_LENGTH = 40
 """How many of a failed case's last calls are shown."""
 BRIEF = 160
 """How many characters of one value are shown."""
-UNRECORDED = frozenset({"check", "listen", "next_ready_in"})
+UNRECORDED = frozenset({"check", "listen", "next_ready_in", "ready_now"})
 """Calls that neither change anything nor answer with messages."""
 
 

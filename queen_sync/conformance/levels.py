@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping
 
 LEVELS: Mapping[str, str] = {
     "core": "A B C D E J01",
-    "queue": "A B C D E F H J01",
+    "queue": "A B C D E F H J01 L08",
     "bus": "G",
-    "full": "A B C D E F G H I J",
-    "wire": "L",
+    "full": "A B C D E F G H I J L08",
+    "wire": "L03",
     "stress": "J",
 }
 """Groups of cases, and single ones, by level.
 
 ``core`` is what a queue cannot do without; ``queue`` adds retries, dead letters and the options of
 a queue; ``bus`` is about consumer groups, ``stress`` about many threads, ``wire`` about HTTP
-itself; ``full`` is everything but ``wire``.
+itself; ``full`` is everything else.
 """
 
 

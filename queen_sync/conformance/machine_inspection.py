@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from queen_sync import inspection as i
+from queen_sync import inspection as i, stats as s
 from queen_sync.backends.base import Backend
 from queen_sync.conformance.machine_base import GROUPS, PARTITIONS
 from queen_sync.conformance.machine_moves import Moves, offered
@@ -18,8 +18,25 @@ PLACES = (*PARTITIONS, "Default")
 PAGE = 3
 
 
+def _lanes(**wanted: Any) -> Callable[[Backend, str], Any]:
+    return lambda backend, queue: backend.lanes(
+        msgspec.convert({"queue": queue, **wanted}, s.LaneFilter)
+    )
+
+
+LOOKS: Sequence[Callable[[Backend, str], Any]] = (
+    lambda backend, queue: backend.queue_stats(queue),
+    lambda backend, queue: backend.group_stats(queue=queue),
+    lambda backend, queue: backend.partitions(queue, limit=1, offset=1),
+    _lanes(leased=True, order="expiry", limit=2, offset=1),
+    *(_lanes(order=order) for order in s.LANE_ORDERS),
+)
+
+
 class Inspections(Moves):
     """Partitions, messages and their states; deletion, burial and clearing, on both alike."""
+
+    turn = 0
 
     @invariant()
     def partitions_agree(self) -> None:
@@ -27,11 +44,32 @@ class Inspections(Moves):
             self.agree(lambda backend, _: backend.partitions(self.queue))
             self.agree(lambda backend, _: backend.partitions(self.neighbour))
 
+    @invariant()
+    def figures_agree(self) -> None:
+        """Compare one kind of figures after each step, in turn: all of them would take long."""
+        if self.offers("stats"):
+            self.turn += 1
+            look = LOOKS[self.turn % len(LOOKS)]
+            self.agree(lambda backend, _: look(backend, self.queue))
+
     @offered("messages")
     @rule()
     def list_messages(self) -> None:
         """Page through everything: the same rows in the same order, none of them twice."""
         self.agree(lambda backend, _: [_seen(message) for message in self.stored(backend)])
+
+    @offered("messages")
+    @rule(
+        status=st.sampled_from([None, *i.STATUSES]),
+        group=st.sampled_from([None, *GROUPS, "unheard of"]),
+    )
+    def list_some(self, status: i.MessageStatus | None, group: str | None) -> None:
+        """Page through what has a status, for one group or for all of them together."""
+        self.agree(
+            lambda backend, _: [
+                _seen(message) for message in self.stored(backend, status=status, group=group)
+            ]
+        )
 
     @offered("messages")
     @rule(which=st.integers(0, 20), named=st.booleans())
@@ -58,6 +96,15 @@ class Inspections(Moves):
         self.one(
             which, named, lambda backend, *place: backend.bury(*place, group=group, error=error)
         )
+
+    @offered("messages", "cleanup")
+    @rule(
+        which=st.integers(0, 20),
+        named=st.booleans(),
+        group=st.sampled_from([None, *GROUPS, "unheard of"]),
+    )
+    def retry_now(self, which: int, named: bool, group: str | None) -> None:
+        self.one(which, named, lambda backend, *place: backend.retry_now(*place, group=group))
 
     @offered("cleanup")
     @rule(partition=st.sampled_from([None, *PLACES, "nowhere"]))
@@ -88,10 +135,12 @@ class Inspections(Moves):
 
     # ------------------------------------------------------------------------- helpers
 
-    def stored(self, backend: Backend) -> list[i.StoredMessage]:
-        """Return all messages of the queue, read page by page."""
+    def stored(
+        self, backend: Backend, status: i.MessageStatus | None = None, group: str | None = None
+    ) -> list[i.StoredMessage]:
+        """Return all messages of the queue, or those of a status or group, read page by page."""
         found: list[i.StoredMessage] = []
-        wanted = i.MessageFilter(queue=self.queue, limit=PAGE)
+        wanted = i.MessageFilter(queue=self.queue, status=status, group=group, limit=PAGE)
         while True:
             page = backend.messages(wanted)
             found += page.items

@@ -4,7 +4,8 @@ Name it on the command line, ``-p queen_sync.conformance.plugin``; it changes no
 runs. ``--queen-report FILE`` writes the same as JSON. Under xdist the controller collects.
 
 With a target, ``--queen-backend pkg.module:factory`` or ``--queen-url http://host:6632``, the
-shipped suite runs against it: ``--pyargs queen_sync.conformance.bound``.
+shipped suite runs against it: ``--pyargs queen_sync.conformance.bound``. Against a server the cases
+that wait are under way together (ahead.py), unless xdist runs them in several processes.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from queen_sync.conformance import target
+from queen_sync.conformance.ahead import AHEAD, Ahead
 from queen_sync.conformance.base import NOT_OFFERED, Cases, case_id, case_names
 from queen_sync.conformance.levels import LEVELS, includes
 from queen_sync.conformance.suite import (
@@ -199,3 +202,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if includes(levels, number) else left_out).append(item)
     config.hook.pytest_deselected(items=left_out)
     items[:] = kept
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Begin the cases that can wait together, where time is a server's and real."""
+    config = session.config
+    chosen = config.stash.get(target.TARGET, None)
+    under_xdist = hasattr(config, "workerinput") or config.getoption("numprocesses", default=None)
+    if chosen is None or chosen.address is None or under_xdist or config.option.collectonly:
+        return
+    config.stash[AHEAD] = ahead = Ahead()
+    for item in session.items:
+        if isinstance(item, pytest.Function) and getattr(item.cls, "can_run_ahead", False):
+            case = item.originalname
+            if case_id(case):
+                ahead.begin(item.nodeid, partial(item.cls.run_ahead, case, chosen, ahead))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if AHEAD in session.config.stash:
+        session.config.stash[AHEAD].close()

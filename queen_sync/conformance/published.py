@@ -245,8 +245,13 @@ def _delivered(kind: type[Any], told: Mapping[str, Any]) -> Any:
     payload = told["payload"]
     if not isinstance(payload, str):
         raise errors.InvalidRequest("a payload is JSON text in a string", "payload")
-    filled = {"created_us": 0, "failed_us": 0} | dict(told) | {"payload": payload.encode()}
-    return _of(kind, filled)
+    unknown = {"seq": 0, "created_us": 0, "failed_us": 0}
+    return _of(kind, unknown | dict(told) | {"payload": payload.encode()})
+
+
+def _receipt(told: Mapping[str, Any]) -> Any:
+    """Return a receipt; one without a place belongs to a server that gives none."""
+    return _of(m.Receipt, {"seq": 0, "partition_id": ""} | dict(told))
 
 
 # --------------------------------------------------------------------------- forms
@@ -327,7 +332,7 @@ _FORMS: Mapping[str, _Form] = {
             ([_of(m.NewMessage, item) for item in told["items"]],),
             {"create": False} if told.get("create") is False else {},
         ),
-        answered=lambda told: [_of(m.Receipt, receipt) for receipt in told["receipts"]],
+        answered=lambda told: [_receipt(receipt) for receipt in told["receipts"]],
     ),
     "pop": _Form(
         request=plain,
@@ -365,9 +370,7 @@ _FORMS: Mapping[str, _Form] = {
         arguments=lambda told: ((_transaction(told),), {}),
         answered=lambda told: m.Transacted(
             results=[
-                _of(m.Receipt, each["receipt"])
-                if "receipt" in each
-                else _of(m.Acked, each["acked"])
+                _receipt(each["receipt"]) if "receipt" in each else _of(m.Acked, each["acked"])
                 for each in told["results"]
             ],
             repeated=told.get("repeated", False),

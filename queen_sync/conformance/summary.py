@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from queen_sync.conformance.checkers import Violation, rules
+from queen_sync.conformance.checkers import (
+    Violation,
+    durable_acks,
+    integrity,
+    loss,
+    repetitions,
+    rules,
+)
 from queen_sync.conformance.facts import Facts
 from queen_sync.conformance.published import Published
 
@@ -32,6 +39,8 @@ class Verdict:
     """Answered pushes that a group never saw; None where no drain says so."""
     unexpected: int
     """Deliveries of what nobody pushed."""
+    duplicated: int
+    """Deliveries of what was settled, or in somebody's hands."""
     violations: list[Violation] = field(default_factory=list)
 
     @property
@@ -42,7 +51,8 @@ class Verdict:
             f"{self.acknowledged:,} acknowledged, {self.unknown:,} unknown of which "
             f"{self.recovered:,} were recovered; {self.deliveries:,} deliveries, "
             f"{self.redeliveries:,} of them again; {lost or f'{self.lost:,} lost'}, "
-            f"{self.unexpected:,} unexpected; {len(self.violations):,} violations"
+            f"{self.unexpected:,} unexpected, {self.duplicated:,} duplicated; "
+            f"{len(self.violations):,} violations"
         )
 
     def document(self) -> Mapping[str, object]:
@@ -57,7 +67,7 @@ class Verdict:
 def judge(history: Published) -> Verdict:
     """Run every rule that applies to the history and count what happened in it."""
     facts = Facts(history.operations)
-    violations = [found for rule in rules(drained=history.drained) for found in rule(facts)]
+    broken = {rule: rule(facts) for rule in rules(drained=history.drained)}
     delivered: set[tuple[str, str, str]] = set()
     deliveries = redeliveries = 0
     for grants in facts.grants.values():
@@ -69,7 +79,6 @@ def judge(history: Published) -> Verdict:
                 seen.add(message.seq)
                 delivered.add((message.queue, message.partition, message.transaction_id))
     unknown = [push for push in facts.pushes if push.receipt is None]
-    broken = [found.invariant for found in violations]
     return Verdict(
         operations=len(history.operations),
         attempted=len(facts.pushes),
@@ -82,7 +91,8 @@ def judge(history: Published) -> Verdict:
         refused=len(facts.refused),
         deliveries=deliveries,
         redeliveries=redeliveries,
-        lost=broken.count("INV-NO-LOSS") if history.drained else None,
-        unexpected=broken.count("INV-INTEGRITY"),
-        violations=violations,
+        lost=len(broken[loss]) if history.drained else None,
+        unexpected=len(broken[integrity]),
+        duplicated=len(broken[repetitions]) + len(broken[durable_acks]),
+        violations=[found for each in broken.values() for found in each],
     )

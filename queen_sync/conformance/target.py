@@ -12,7 +12,7 @@ import pytest
 
 from queen_sync.backends.base import Backend
 from queen_sync.client import RemoteBackend
-from queen_sync.client.remote import ASSUMED
+from queen_sync.client.remote_base import ASSUMED
 from queen_sync.clock import Clock, SystemClock
 from queen_sync.conformance.base import case_id
 from queen_sync.conformance.cases.features import FeatureCases

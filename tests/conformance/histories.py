@@ -154,9 +154,12 @@ def unanswered_transaction(start, *items):
     return operation("transact", start, math.inf, m.Transaction(operations=items))
 
 
+def lost():
+    return LeaseLost("Invalid or expired lease")
+
+
 def refused_transaction(start, end, *items):
-    error = LeaseLost("Invalid or expired lease")
-    return operation("transact", start, end, m.Transaction(operations=items), error=error)
+    return operation("transact", start, end, m.Transaction(operations=items), error=lost())
 
 
 def facts(*operations):

@@ -6,7 +6,7 @@ import pytest
 
 from queen_sync.conformance import checkers, contract
 from queen_sync.conformance.facts import Facts
-from tests.conformance import histories as h
+from tests.conformance import histories as h, histories_of_time
 from tests.conformance.histories import acked, facts, message, popped, pushed
 
 GOOD = {
@@ -274,8 +274,8 @@ BAD = {
             popped(15, 16, "M", message("a", 1, 2)),
         ),
     ),
-    "claims: again without a reason": (
-        checkers.exclusive_claims,
+    "repetitions: again without a reason": (
+        checkers.repetitions,
         (
             pushed(0, 1, a=1, b=2),
             popped(1, 2, "L", message("a", 1), message("b", 2)),
@@ -377,6 +377,10 @@ BAD = {
         ),
     ),
 }
+
+
+GOOD |= histories_of_time.GOOD
+BAD |= histories_of_time.BAD
 
 
 @pytest.mark.parametrize("name", GOOD)

@@ -143,6 +143,36 @@ def test_a_broken_server_fails_with_the_rule_and_the_calls(run, tmp_path):
         assert "[XPASS(strict)] tracker#8" in said
 
 
+class ForgetsGroups(MemoryBackend):
+    """Deletes no group, and says so."""
+
+    def delete_group(self, group, **_):
+        return 0
+
+
+def test_cases_under_way_together_are_told_as_if_they_had_run_alone(run, tmp_path):
+    """Each with its place, its rule and its own calls; what is known to fail has to."""
+    with served(ForgetsGroups()) as url:
+        code, said = run(url, "--level", "bus", "--report", "out.json")
+        assert code == 1
+        found = results(tmp_path / "out.json")
+        failed = [name for name in found if found[name] == "FAIL"]
+        assert {name[:3] for name in failed} == {"G11", "G13"}
+        assert re.search(r"cases/\w+\.py:\d+: in test_g11_", said)
+        assert "INV-SUBSCRIBE: A group's beginning is fixed once" in said
+        assert said.count("Calls and answers:") == len(failed)
+
+        known = tmp_path / "known.json"
+        passes = next(name for name in found if found[name] == "pass")
+        known.write_text(json.dumps(dict.fromkeys([*failed, passes], "tracker#9")))
+        code, said = run(url, "--level", "bus", "--known-failures", known, "--report", "out.json")
+    assert code == 1
+    assert said.count("[XPASS(strict)] tracker#9") == 1
+    again = results(tmp_path / "out.json")
+    assert {name for name in again if again[name] == "known failure"} == set(failed)
+    assert [name for name in again if again[name] == "FAIL"] == [passes]
+
+
 def test_a_known_failure_that_is_no_case_is_refused(run, tmp_path):
     (tmp_path / "known.json").write_text('{"A99 nothing": "never"}')
     with served(MemoryBackend()) as url:
@@ -219,7 +249,7 @@ def test_a_recorded_history_is_checked_without_a_server(run, tmp_path):
     assert code == 0
     assert said.strip() == (
         "good.jsonl: 3 operations; 1 messages attempted, 1 acknowledged, 0 unknown of which 0 were "
-        "recovered; 1 deliveries, 0 of them again; 0 lost, 0 unexpected; 0 violations"
+        "recovered; 1 deliveries, 0 of them again; 0 lost, 0 unexpected, 0 duplicated; 0 violations"
     )
     (report,) = json.loads((tmp_path / "out.json").read_text())
     assert (report["lost"], report["violations"]) == (0, [])

@@ -1,6 +1,8 @@
 """The client and the server's application, without a socket, against the contract."""
 
+import copy
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -17,6 +19,8 @@ from queen_sync.conformance import (
     ConcurrencyConformance,
     ServerConformance,
 )
+from queen_sync.conformance.cases.encryption import KEYS
+from queen_sync.encryption import KeyRing
 from queen_sync.web import create_app
 
 BASE_URL = "http://queen.test"
@@ -30,6 +34,15 @@ class InProcess:
         settings = Settings(max_concurrent_polls=200)
         broker = Broker(store, settings)
         yield ApplicationTransport(create_app(broker, settings))
+        broker.close()
+
+    @contextmanager
+    def beside(self, keys: str) -> Iterator[RemoteBackend]:
+        settings = Settings()
+        broker = Broker(self.store_with(KeyRing.parse("", keys)), settings)
+        transport = ApplicationTransport(create_app(broker, settings))
+        with RemoteBackend(BASE_URL, transport=transport) as backend:
+            yield backend
         broker.close()
 
     @pytest.fixture
@@ -48,7 +61,14 @@ class OverMemory(InProcess):
 
     @pytest.fixture
     def store(self, clock: Clock) -> Backend:
-        return MemoryBackend(clock=clock)
+        self.first = MemoryBackend(clock=clock, keys=KEYS)
+        return self.first
+
+    def store_with(self, keys: KeyRing | None) -> Backend:
+        backend = MemoryBackend(clock=self.first._clock, keys=keys)
+        backend._store = copy.copy(self.first._store)
+        backend._store.keys = keys
+        return backend
 
 
 class OverPostgres(InProcess):
@@ -57,7 +77,13 @@ class OverPostgres(InProcess):
     @pytest.fixture
     def store(self, clock: Clock, postgres_dsn: str) -> Backend:
         given = None if isinstance(clock, SystemClock) else clock
-        return PostgresBackend(postgres_dsn, clock=given, migrate=False)
+        self.dsn, self.given = postgres_dsn, given
+        return PostgresBackend(
+            postgres_dsn, clock=given, keys=KEYS, repair_interval_seconds=0, migrate=False
+        )
+
+    def store_with(self, keys: KeyRing | None) -> Backend:
+        return PostgresBackend(self.dsn, clock=self.given, keys=keys, migrate=False)
 
 
 class TestHttpOverMemory(OverMemory, BackendConformance, ServerConformance):

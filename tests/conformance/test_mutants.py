@@ -11,12 +11,25 @@ from queen_sync.conformance.checkers import violations
 from queen_sync.conformance.history import History, recorded
 from queen_sync.conformance.workloads import Workload, together
 from queen_sync.errors import QueenError
-from tests.conformance import mutants_of_cleanup, mutants_of_moves, mutants_of_stores
+from tests.conformance import (
+    mutants_of_cleanup,
+    mutants_of_listings,
+    mutants_of_moves,
+    mutants_of_statistics,
+    mutants_of_stores,
+)
 from tests.conformance.conftest import KILLED_BY
 from tests.conformance.mutants import MUTANTS
 
 assert all(
-    each.MUTANTS is MUTANTS for each in (mutants_of_cleanup, mutants_of_moves, mutants_of_stores)
+    each.MUTANTS is MUTANTS
+    for each in (
+        mutants_of_cleanup,
+        mutants_of_listings,
+        mutants_of_moves,
+        mutants_of_statistics,
+        mutants_of_stores,
+    )
 )
 
 VERDICTS = (AssertionError, QueenError, pytest.fail.Exception)

@@ -10,6 +10,8 @@ from queen_sync.backends.base import Backend
 from queen_sync.backends.postgres import PostgresBackend
 from queen_sync.clock import Clock, SystemClock
 from queen_sync.conformance import BackendConformance, ConcurrencyConformance
+from queen_sync.conformance.cases.encryption import KEYS
+from queen_sync.encryption import KeyRing
 from tests.databases import postgres_of
 
 DELAYED_TABLES = ("messages", "partitions", "partition_leases")
@@ -37,8 +39,15 @@ class Postgres:
     @pytest.fixture
     def backend(self, clock: Clock, postgres_dsn: str) -> Iterator[Backend]:
         given = None if isinstance(clock, SystemClock) else clock
-        with PostgresBackend(postgres_dsn, clock=given, migrate=False) as backend:
+        self.dsn, self.given = postgres_dsn, given
+        with PostgresBackend(
+            postgres_dsn, clock=given, keys=KEYS, repair_interval_seconds=0, migrate=False
+        ) as backend:
             yield backend
+
+    def beside(self, keys: str) -> Backend:
+        ring = KeyRing.parse("", keys)
+        return PostgresBackend(self.dsn, clock=self.given, keys=ring, migrate=False)
 
 
 class TestPostgres(Postgres, BackendConformance):

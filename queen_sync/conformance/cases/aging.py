@@ -97,11 +97,12 @@ class AgingCases(Upkeep):
     @needs("evict", "dlq")
     def test_h09_an_evicted_message_is_no_dead_letter(self) -> None:
         """It is settled otherwise, for each group by itself. INV-EVICT, INV-FANOUT, INV-DLQ."""
-        queue, group = self.queue(max_wait_seconds=self.unit), self.name("group")
+        queue = self.queue(max_wait_seconds=self.unit, lease_seconds=2 * self.unit)
+        group = self.name("group")
         self.push(queue, 1)
         self.settle(self.take(queue, group=group))
         assert self.pop(queue)
-        self.advance(301 + self.unit)
+        self.advance(2 * self.unit)
         assert not self.pop(queue)
         assert self.dead(queue) == []
 

@@ -8,7 +8,6 @@ from queen_sync import model as m
 from queen_sync.conformance.base import Cases, needs, values_of
 from queen_sync.errors import (
     LeaseLost,
-    MessageNotFound,
     PartitionNotFound,
     QueueFull,
     QueueNotFound,
@@ -179,80 +178,6 @@ class CleanupCases(Cases):
         with pytest.raises(QueueFull) as caught:
             self.push(queue, 9)
         assert caught.value.depth == 3
-
-    # ---------------------------------------------------------------------- burial
-
-    @needs("cleanup", "dlq")
-    def test_h18_a_message_is_dead_lettered_by_hand(self) -> None:
-        """For the groups that have it still to settle, with the counts it had. INV-DLQ, C-02."""
-        queue, other, done = self.name(), self.name("other"), self.name("done")
-        receipt, _ = self.push(queue, 1, 2)
-        self.pop(queue, group=other, partition="none")
-        self.settle(self.take(queue, group=done))
-        self.ack(self.take(queue), "failed", error="why")
-        place = receipt.partition_id, receipt.transaction_id
-        assert self.target.bury(*place) == 2
-        assert self.target.bury(*place) == 0
-        found = {letter.group: letter for letter in self.dead(queue)}
-        assert found.keys() == {m.QUEUE_MODE, other}
-        mine = found[m.QUEUE_MODE]
-        assert (mine.failure_count, mine.delivery_count, mine.error) == (1, 1, "why")
-        theirs = found[other]
-        assert (theirs.failure_count, theirs.delivery_count, theirs.error) == (0, 0, None)
-        assert self.drain(queue) == self.drain(queue, group=other) == [2]
-
-    @needs("cleanup", "dlq")
-    def test_h18_a_message_is_dead_lettered_for_one_group_alone(self) -> None:
-        """With the reason that is given. INV-DLQ, INV-FANOUT."""
-        queue, other = self.name(), self.name("other")
-        receipt = self.push(queue, 1)[0]
-        for group in (m.QUEUE_MODE, other):
-            self.pop(queue, group=group, partition="none")
-        place = receipt.partition_id, receipt.id
-        assert self.target.bury(*place, group=self.name("nobody")) == 0
-        assert self.target.bury(*place, group=other, error="by hand\0") == 1
-        assert [(x.group, x.error) for x in self.dead(queue)] == [(other, "by hand\ufffd")]
-        assert self.drain(queue) == [1]
-
-    @needs("cleanup", "dlq")
-    def test_h18_what_a_live_lease_covers_is_left_to_its_holder(self) -> None:
-        """After the lease has run out it is nobody's. INV-CLAIM, INV-FENCE, INV-DLQ."""
-        queue = self.queue(lease_seconds=self.unit)
-        receipts = self.push(queue, 1, 2, 3)
-        claim = self.take(queue, 2)
-        place = receipts[0].partition_id, receipts[0].id
-        assert self.target.bury(*place) == 0
-        assert self.target.bury(receipts[2].partition_id, receipts[2].id) == 1
-        self.advance(self.unit)
-        assert self.target.bury(*place) == 1
-        assert {answer.code for answer in self.ack(claim)} == {"LEASE_LOST"}
-        assert self.drain(queue) == [2]
-
-    @needs("cleanup", "dlq", "redrive")
-    def test_h18_a_redriven_message_can_be_buried_again(self) -> None:
-        """One dead letter, of the group it was given back to. C-12, INV-DLQ."""
-        queue = self.name()
-        receipt = self.push(queue, 1)[0]
-        self.ack(self.take(queue), "dlq", error="first")
-        self.target.redrive(m.DeadLetterFilter(queue=queue))
-        assert self.target.bury(receipt.partition_id, receipt.id, error="again") == 1
-        assert [letter.error for letter in self.dead(queue)] == ["again"]
-        assert not self.pop(queue)
-
-    @needs("cleanup")
-    def test_h18_an_unknown_message_cannot_be_buried(self) -> None:
-        """Nor can one that is gone. INV-NO-500, INV-INTEGRITY."""
-        queue = self.name()
-        receipt = self.push(queue, 1)[0]
-        self.delete(receipt)
-        for place in (
-            (receipt.partition_id, receipt.id),
-            (receipt.partition_id, "nobody's"),
-            ("no id at all", receipt.id),
-        ):
-            assert not self.target.delete_message(*place)
-            with pytest.raises(MessageNotFound):
-                self.target.bury(*place)
 
     # -------------------------------------------------------------------- clearing
 

@@ -20,6 +20,16 @@ class DedupCases(Cases):
         )
         assert self.drain(queue) == ["first"]
 
+    def test_c01_a_repeat_leaves_no_gap(self) -> None:
+        """What is pushed after it is delivered at once. C-16, INV-DEDUP, INV-LIVENESS, PL-3."""
+        queue = self.name()
+        self.push(queue, "first", ids=["order-1"])
+        self.push(queue, "first", ids=["order-1"])
+        self.push(queue, "second", ids=["order-2"])
+        self.push(queue, "first", "second", ids=["order-1", "order-2"])
+        self.push(queue, "third")
+        assert self.drain(queue, 1) == ["first", "second", "third"]
+
     def test_c01_a_message_id_sent_back_is_a_duplicate_in_its_partition(self) -> None:
         """A server-given id names its message there and is a plain name elsewhere.
 

@@ -283,3 +283,19 @@ class ExpiryCases(Cases):
         wait = self.target.next_ready_in(wanted)
         assert wait is not None
         assert 0 <= wait <= self.unit
+
+    def test_e12_a_probe_denies_nothing_that_a_pop_would_find(self) -> None:
+        """Asked of many pops at once; it may be wrong the other way. INV-LIVENESS, O-42."""
+        queue, other = self.queue(lease_seconds=self.unit), self.queue()
+        asked = [m.PopRequest(queue=name) for name in (queue, other, self.name("missing"))]
+        asked.append(m.PopRequest(queue=queue, partition="p"))
+        for request in asked:
+            self.target.pop(request)
+        self.push(queue, 1, partition="p")
+        said = self.target.ready_now(asked)
+        assert (len(said), said[0], said[3]) == (4, True, True)
+        self.take(queue)
+        self.advance(self.unit)
+        said = self.target.ready_now(asked)
+        assert (said[0], said[3]) == (True, True)
+        assert self.target.pop(asked[3])

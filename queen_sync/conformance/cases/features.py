@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from queen_sync import inspection as i, model as m
+from queen_sync import inspection as i, model as m, stats as s
 from queen_sync.backends.base import FEATURES, OPTION_FEATURE
 from queen_sync.conformance.base import Cases
 from queen_sync.errors import NotSupported
@@ -67,16 +67,25 @@ class FeatureCases(Cases):
             ("redrive", lambda: self.target.redrive(dead)),
             ("redrive", lambda: self.target.purge(dead)),
             ("stats", lambda: self.target.partitions(queue)),
+            ("stats", lambda: self.target.queue_stats(queue)),
+            ("stats", lambda: self.target.group_stats(queue=queue)),
+            ("stats", lambda: self.target.lanes(s.LaneFilter(queue=queue))),
+            ("counters", lambda: self.target.add_counts([])),
+            ("counters", lambda: self.target.counts(s.CountFilter(from_us=0, to_us=0))),
+            ("counters", lambda: self.target.forget_counts(0)),
             ("messages", lambda: self.target.message("", "")),
+            ("messages", lambda: self.target.message_named(self.name())),
             ("messages", lambda: self.target.messages(i.MessageFilter(queue=queue))),
             ("cleanup", lambda: self.target.delete_message("", "")),
             ("cleanup", lambda: self.target.bury(*place(), error="by hand")),
+            ("cleanup", lambda: self.target.retry_now(*place())),
             ("cleanup", lambda: self.target.clear(queue)),
             ("cleanup", lambda: self.target.delete_partition(queue, "nowhere")),
             ("traces", lambda: self.target.add_trace(trace(*place()))),
             ("traces", lambda: self.target.traces("", "")),
             ("traces", lambda: self.target.traces_named(i.TraceFilter(name=self.name()))),
             ("traces", lambda: self.target.trace_names(1)),
+            ("traces", self.target.count_trace_names),
         ]
         for option, feature in OPTION_FEATURE.items():
             value = True if isinstance(m.OPTION_DEFAULTS[option], bool) else 1

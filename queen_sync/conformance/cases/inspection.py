@@ -66,6 +66,9 @@ class InspectionCases(Cases):
         assert (found[1].oldest_us, found[1].newest_us) == (None, None)
         assert [list(p.groups) for p in found] == [[], [], []]
         assert list(self.target.partitions(self.name())) == []
+        assert list(self.target.partitions(queue, limit=2)) == list(found[:2])
+        assert list(self.target.partitions(queue, limit=2, offset=2)) == list(found[2:])
+        assert list(self.target.partitions(queue, offset=1)) == list(found[1:])
 
     @needs("stats")
     def test_h15_a_lease_is_shown_while_it_lives(self) -> None:
@@ -245,7 +248,9 @@ class InspectionCases(Cases):
         assert self.states(receipt)[m.QUEUE_MODE].status == "processing"
         assert self.states(receipt)[m.QUEUE_MODE].delivery_count == 2
         self.advance(self.unit)
-        assert self.states(receipt)[m.QUEUE_MODE].status == "pending"
+        # Where a server sweeps by itself it may have been taken back by now, which is a failure.
+        ended = {"pending"} if self.by_hand else {"pending", "failed"}
+        assert self.states(receipt)[m.QUEUE_MODE].status in ended
 
     # --------------------------------------------------------------------- listing
 

@@ -173,7 +173,7 @@ class PayloadCases(Cases):
         self.settle(claim)
         assert values_of(self.pop(queue, group="__QUEUE_MODE__")) == [2]
 
-    def test_b10_a_payload_of_a_mebibyte_comes_back(self) -> None:
+    def test_b06_a_payload_of_a_mebibyte_comes_back(self) -> None:
         """Size alone changes nothing. INV-PAYLOAD."""
         text = JsonText(b'"' + b"x" * 2**20 + b'"')
         self._round_trip(text)

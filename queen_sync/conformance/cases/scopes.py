@@ -95,6 +95,8 @@ class ScopeCases(Cases):
         """
         space = self.name("namespace")
         queues = [self.member(space, priority=2) for _ in range(3)]
+        # A group waits from its registration on, so that comes before what it waits for.
+        assert not self.over(space)
         for queue in queues:
             self.push(queue, *[queue] * 4)
             self.advance(self.tick)

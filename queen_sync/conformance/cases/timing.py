@@ -45,7 +45,7 @@ class TimingCases(Cases):
     def test_h07_a_partition_opens_when_it_has_been_quiet_for_its_window(self) -> None:
         """Each push closes it again; other partitions have their own.
 
-        C-08, INV-WINDOW, PL-6, O-14.
+        C-08, INV-WINDOW, PL-6, O-14, O-47.
         """
         queue = self.queue(window_buffer_seconds=2 * self.unit)
         self.push(queue, 1, partition="a")
@@ -66,7 +66,7 @@ class TimingCases(Cases):
     def test_h08_a_steady_trickle_cannot_hold_a_partition_for_ever(self) -> None:
         """Once the oldest has waited ten windows it is delivered.
 
-        C-08, INV-WINDOW, INV-LIVENESS.
+        C-08, INV-WINDOW, INV-LIVENESS, O-47.
         """
         queue = self.queue(window_buffer_seconds=self.unit)
         half = self.unit / 2

@@ -104,6 +104,7 @@ class TraceCases(Cases):
             (old, 3, 1),
         ]
         names = list(self.target.trace_names(1_000))
+        assert self.target.count_trace_names() >= len(names) >= 2
         place = [x.name for x in names].index(old)
         assert list(self.target.trace_names(1, place)) == names[place : place + 1]
         assert list(self.target.trace_names(1, len(names))) == []

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from queen_sync.conformance.checkers.groups import beginnings
 from queen_sync.conformance.checkers.leases import (
     durable_acks,
     exclusive_claims,
     fences,
     first_in_first_out,
     first_words,
+    repetitions,
     retry_bounds,
 )
 from queen_sync.conformance.checkers.messages import (
@@ -27,6 +29,7 @@ from queen_sync.conformance.checkers.messages import (
     loss,
     order,
 )
+from queen_sync.conformance.checkers.timing import delays, retry_delays, windows
 from queen_sync.conformance.checkers.violation import Violation
 from queen_sync.conformance.facts import Facts
 from queen_sync.conformance.history import Operation
@@ -40,12 +43,17 @@ ALWAYS: tuple[Rule, ...] = (
     fan_out,
     first_in_first_out,
     exclusive_claims,
+    repetitions,
     fences,
     first_words,
     durable_acks,
     retry_bounds,
     all_or_nothing,
     capacity,
+    beginnings,
+    delays,
+    windows,
+    retry_delays,
 )
 """What holds at every instant of a run."""
 AT_REST: tuple[Rule, ...] = (loss, dead_letters)
@@ -69,9 +77,11 @@ __all__ = [
     "Rule",
     "Violation",
     "all_or_nothing",
+    "beginnings",
     "capacity",
     "dead_letters",
     "dedup",
+    "delays",
     "durable_acks",
     "exclusive_claims",
     "fan_out",
@@ -81,7 +91,10 @@ __all__ = [
     "integrity",
     "loss",
     "order",
+    "repetitions",
     "retry_bounds",
+    "retry_delays",
     "rules",
     "violations",
+    "windows",
 ]

@@ -12,8 +12,8 @@ from queen_sync import model as m
 from queen_sync.conformance.checkers.violation import Violation
 from queen_sync.conformance.facts import NEVER, Facts, Grant, Key, Lane
 
-SLACK = 0.05
-"""Seconds that two stamps of one host may be apart for reasons of their own."""
+SLACK_SECONDS = 0.05
+"""How far two stamps of one host may be apart for reasons of their own."""
 MAX_SPARE_DELIVERIES = 2
 """How many more deliveries than retries a message may have (C-03)."""
 
@@ -47,7 +47,7 @@ def first_in_first_out(facts: Facts) -> list[Violation]:
 
 
 def exclusive_claims(facts: Facts) -> list[Violation]:
-    """Find two live leases of one lane, and what came again without a reason."""
+    """Find two live leases of one lane, and lease ids that were given twice."""
     found = []
     owners: Counter[str] = Counter()
     pops: set[tuple[str, int]] = set()
@@ -56,7 +56,7 @@ def exclusive_claims(facts: Facts) -> list[Violation]:
         for grant in grants:
             if grant.lease_id is not None:
                 pops.add((grant.lease_id, id(grant.operation)))
-                end = _earliest_end(facts, grant) - SLACK
+                end = _earliest_end(facts, grant) - SLACK_SECONDS
                 if end > grant.operation.returned:
                     spans.append((grant.operation.returned, end, grant))
         spans.sort(key=lambda span: span[:2])
@@ -68,7 +68,6 @@ def exclusive_claims(facts: Facts) -> list[Violation]:
                 found.append(Violation("INV-CLAIM", text, calls))
             if held is None or span[1] > held[1]:
                 held = span
-        found += _unexcused(facts, lane, grants)
     owners.update(lease for lease, _ in pops)
     for lease, count in owners.items():
         if count > 1:
@@ -96,8 +95,14 @@ def _earliest_end(facts: Facts, grant: Grant) -> float:
     return min(expiry, settled, given_back)
 
 
-def _unexcused(facts: Facts, lane: Lane, grants: Sequence[Grant]) -> list[Violation]:
+def repetitions(facts: Facts) -> list[Violation]:
     """Find messages that came twice with neither expiry nor an outcome in between."""
+    return [
+        found for lane, grants in facts.grants.items() for found in _unexcused(facts, lane, grants)
+    ]
+
+
+def _unexcused(facts: Facts, lane: Lane, grants: Sequence[Grant]) -> list[Violation]:
     found = []
     for seq, deliveries in _deliveries(grants).items():
         outcomes = facts.outcomes.get((Key(lane.partition, seq), lane.group), ())
@@ -114,7 +119,7 @@ def _unexcused(facts: Facts, lane: Lane, grants: Sequence[Grant]) -> list[Violat
                 default=math.inf,
             )
             back = min((r.invoked for r in facts.releases[before.lease_id]), default=math.inf)
-            expiry = before.operation.invoked + before.lease_seconds - SLACK
+            expiry = before.operation.invoked + before.lease_seconds - SLACK_SECONDS
             if after.operation.returned < min(said, back, expiry):
                 text = f"#{seq} came twice to {lane.group} for no reason"
                 calls = before.operation, after.operation
@@ -136,12 +141,12 @@ def _deliveries(grants: Sequence[Grant]) -> dict[int, list[tuple[int, Grant]]]:
     return found
 
 
-def fences(facts: Facts) -> list[Violation]:
-    """Find acks that were accepted after somebody else had been given the partition."""
-    found = []
-    for lane, grants in facts.grants.items():
+class _Rivals:
+    """Which grants of one lane came after another, for certain."""
+
+    def __init__(self, grants: Sequence[Grant]) -> None:
         by_start = sorted(grants, key=lambda grant: grant.operation.invoked)
-        starts = [grant.operation.invoked for grant in by_start]
+        self._starts = [grant.operation.invoked for grant in by_start]
         # earliest[i]: the grant, of those that began at i or later, that was answered first.
         earliest: list[Grant] = []
         for grant in reversed(by_start):
@@ -149,22 +154,48 @@ def fences(facts: Facts) -> list[Violation]:
                 earliest.append(earliest[-1])
             else:
                 earliest.append(grant)
-        earliest.reverse()
-        of_lease = {grant.lease_id: grant for grant in grants if grant.lease_id is not None}
-        for message_seq in {message.seq for grant in grants for message in grant.messages}:
-            place = Key(lane.partition, message_seq), lane.group
-            for outcome in facts.outcomes.get(place, ()):
-                answer = outcome.answer
-                held = of_lease.get(outcome.ack.lease_id or "")
-                if answer is None or not answer.ok or answer.already or held is None:
-                    continue
-                after = bisect.bisect_right(starts, held.operation.returned)
-                if after < len(earliest):
-                    rival = earliest[after]
-                    if rival.operation.returned < outcome.operation.invoked:
-                        text = f"{lane.group} acked #{message_seq} under a superseded lease"
-                        calls = held.operation, rival.operation, outcome.operation
-                        found.append(Violation("INV-FENCE", text, calls))
+        self._earliest = earliest[::-1]
+        self.of_lease = {grant.lease_id: grant for grant in grants if grant.lease_id is not None}
+
+    def between(self, held: Grant, instant: float) -> Grant | None:
+        """Return a grant that was given after ``held`` and before the instant."""
+        after = bisect.bisect_right(self._starts, held.operation.returned)
+        if after == len(self._earliest):
+            return None
+        rival = self._earliest[after]
+        return rival if rival.operation.returned < instant else None
+
+
+def fences(facts: Facts) -> list[Violation]:
+    """Find what was accepted under a lease after somebody else had been given the partition."""
+    found = []
+    rivals = {lane: _Rivals(grants) for lane, grants in facts.grants.items()}
+    for (key, group), outcomes in facts.outcomes.items():
+        of_lane = rivals.get(Lane(key.partition, group))
+        for outcome in outcomes:
+            answer = outcome.answer
+            held = of_lane and of_lane.of_lease.get(outcome.ack.lease_id or "")
+            if answer is None or not answer.ok or answer.already or not of_lane or not held:
+                continue
+            rival = of_lane.between(held, outcome.operation.invoked)
+            if rival is not None:
+                text = f"{group} acked #{key.seq} under a superseded lease"
+                calls = held.operation, rival.operation, outcome.operation
+                found.append(Violation("INV-FENCE", text, calls))
+    for word, operations in (("extended", facts.extensions), ("released", facts.releases)):
+        for lease, calls_made in operations.items():
+            lanes = facts.lanes_of(lease)
+            for call in calls_made:
+                # Over several partitions one that still stands is enough.
+                taken = [
+                    rivals[lane].between(rivals[lane].of_lease[lease], call.invoked)
+                    for lane in lanes
+                ]
+                if call.outcome == "ok" and lanes and all(taken):
+                    held = rivals[lanes[0]].of_lease[lease]
+                    text = f"a superseded lease of {lanes[0].group} was {word}"
+                    shown = [rival.operation for rival in taken[:1] if rival is not None]
+                    found.append(Violation("INV-FENCE", text, (held.operation, *shown, call)))
     return found
 
 
@@ -216,7 +247,11 @@ def retry_bounds(facts: Facts) -> list[Violation]:
         queue = facts.queue_of.get(lane.partition, "")
         limit = int(facts.options[queue].get("retry_limit", m.QueueOptions().retry_limit))
         releases = sum(len(facts.releases[grant.lease_id or ""]) for grant in grants)
-        for seq, deliveries in _deliveries(grants).items():
+        for seq, told in _deliveries(grants).items():
+            deliveries = told
+            if not facts.numbered and {number for number, _ in told} == {1}:
+                # A server that does not count: by the order in which the pops began, then.
+                deliveries = [(n, grant) for n, (_, grant) in enumerate(told, 1)]
             numbers = [number for number, _ in deliveries]
             if numbers != list(range(1, len(numbers) + 1)) and not blind:
                 text = f"the deliveries of #{seq} to {lane.group} are numbered {numbers}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
 
 from queen_sync import model as m
@@ -51,7 +52,8 @@ def order(facts: Facts) -> list[Violation]:
     found = []
     partitions: dict[str, list[tuple[int, int, Push]]] = defaultdict(list)
     for number, push in enumerate(facts.pushes):
-        if push.receipt is not None and not push.receipt.duplicate:
+        is_placed = push.receipt is not None and push.key not in facts.unplaced
+        if push.receipt is not None and is_placed and not push.receipt.duplicate:
             entry = push.receipt.seq, number, push
             partitions[push.receipt.partition_id].append(entry)
     for entries in partitions.values():
@@ -96,6 +98,14 @@ def dedup(facts: Facts) -> list[Violation]:
         if receipts and not queued and not any(push.receipt is None for push in pushes):
             text = f"{partition}/{name} was never queued, yet answered as a duplicate"
             found.append(Violation("INV-DEDUP", text, calls))
+        first = min(push.operation.invoked for push in pushes)
+        for push in pushes:
+            # Nothing had been tried before it was answered, by anybody but itself.
+            others = [other for other in pushes if other is not push]
+            earliest = min((other.operation.invoked for other in others), default=first)
+            if push.receipt and push.receipt.duplicate and push.operation.returned < earliest:
+                text = f"{partition}/{name} was answered as a duplicate before it was one"
+                found.append(Violation("INV-DEDUP", text, (push.operation,)))
     return found
 
 
@@ -156,38 +166,66 @@ def dead_letters(facts: Facts) -> list[Violation]:
 
 def all_or_nothing(facts: Facts) -> list[Violation]:
     """Find transactions of which a part came to light, and refused ones of which anything did."""
-    seen: dict[tuple[str, str], set[str]] = defaultdict(set)
+    seen: dict[tuple[str, str, str], Operation] = {}
     for grants in facts.grants.values():
         for grant in grants:
             for message in grant.messages:
-                seen[message.queue, message.partition].add(message.transaction_id)
-    transactions: dict[int, list[Push]] = defaultdict(list)
+                place = message.queue, message.partition, message.transaction_id
+                known = seen.setdefault(place, grant.operation)
+                if grant.operation.returned < known.returned:
+                    seen[place] = grant.operation
+    transactions: dict[int, list[tuple[Push, tuple[str, str, str]]]] = defaultdict(list)
+    attempts: Counter[tuple[str, str, str]] = Counter()
     for push in facts.pushes:
-        if push.operation.name == "transact" and push.receipt is None:
-            transactions[id(push.operation)].append(push)
+        if push.item.transaction_id is not None:
+            place = push.item.queue, push.item.partition, push.item.transaction_id
+            attempts[place] += 1
+            if push.operation.name == "transact" and push.receipt is None:
+                transactions[id(push.operation)].append((push, place))
+    sources: dict[int, list[tuple[Key, str]]] = defaultdict(list)
+    for (key, group), outcomes in facts.outcomes.items():
+        for outcome in outcomes:
+            if id(outcome.operation) in transactions and outcome.ack.outcome == "completed":
+                sources[id(outcome.operation)].append((key, group))
     found = []
-    for pushes in transactions.values():
-        names = [push for push in pushes if push.item.transaction_id is not None]
-        shown = [
-            push
-            for push in names
-            if push.item.transaction_id in seen[push.item.queue, push.item.partition]
-        ]
-        if 0 < len(shown) < len(names):
-            text = f"{len(shown)} of {len(names)} messages of one transaction exist"
-            found.append(Violation("INV-ATOMIC", text, (names[0].operation,)))
-    accepted = {push.item.transaction_id for push in facts.pushes}
+    for number, pushes in transactions.items():
+        call = pushes[0][0].operation
+        shown = [place for _, place in pushes if place in seen]
+        if 0 < len(shown) < len(pushes):
+            text = f"{len(shown)} of {len(pushes)} messages of one transaction exist"
+            found.append(Violation("INV-ATOMIC", text, (call,)))
+        # Nobody else can have pushed what was seen: so it was done, and its acks count.
+        proofs = [seen[place] for place in shown if attempts[place] == 1]
+        if proofs:
+            found += _sources_again(facts, call, proofs[0], sources[number])
     for operation in facts.refused:
         if operation.name != "transact":
             continue
         for element in operation.arguments[0].operations:
             if not isinstance(element, m.NewMessage) or element.transaction_id is None:
                 continue
-            place = element.queue, element.partition
-            if element.transaction_id in seen[place] and element.transaction_id not in accepted:
+            place = element.queue, element.partition, element.transaction_id
+            if place in seen and not attempts[place]:
                 text = f"{element.transaction_id} of a refused transaction was delivered"
                 found.append(Violation("INV-ATOMIC", text, (operation,)))
     return found
+
+
+def _sources_again(
+    facts: Facts, transaction: Operation, proof: Operation, sources: Sequence[tuple[Key, str]]
+) -> list[Violation]:
+    """Find deliveries of what a transaction completed, after one of its messages was delivered."""
+    return [
+        Violation(
+            "INV-ATOMIC",
+            f"#{key.seq} came to {group} again beside what became of it",
+            (transaction, proof, grant.operation),
+        )
+        for key, group in sources
+        for grant in facts.grants.get(Lane(key.partition, group), ())
+        if grant.operation.invoked > proof.returned
+        and any(message.seq == key.seq for message in grant.messages)
+    ]
 
 
 def capacity(facts: Facts) -> list[Violation]:
