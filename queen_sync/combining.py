@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Sequence
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
+from queen_sync.bell import Bell
 from queen_sync.errors import OutcomeUnknown, QueenError
 
 Call = TypeVar("Call")
@@ -42,11 +43,11 @@ class _Ticket(Generic[Call, Answer]):
         self.state = _State.WAITING
         self.answer: Answer | None = None
         self.error: QueenError | None = None
-        self.told = threading.Event()
+        self.told = Bell()
 
     def tell(self, state: _State) -> None:
         self.state = state
-        self.told.set()
+        self.told.ring()
 
 
 class Combiner(Generic[Call, Answer]):

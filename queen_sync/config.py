@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 from urllib.parse import quote, urlencode, urlsplit
 
+from queen_sync import encryption
 from queen_sync.errors import InvalidRequest
 
 DEFAULT_BACKEND = "sqlite:///queen.db"
@@ -91,6 +92,10 @@ class Variable:
 
 def _text(variable: str, default: str, about: str, *, choices: tuple[str, ...] = ()) -> Any:
     return field(default=default, metadata={"name": variable, "about": about, "choices": choices})
+
+
+def _secret(variable: str, about: str) -> Any:
+    return field(default="", repr=False, metadata={"name": variable, "about": about})
 
 
 def _number(variable: str, default: int, bounds: tuple[int, int], unit: str, about: str) -> Any:
@@ -176,6 +181,21 @@ class Settings:
         "milliseconds",
         "How often each process looks after expired leases and leftovers; pops do not wait for it.",
     )
+    metrics_interval_milliseconds: int = _number(
+        "METRICS_COLLECTION_INTERVAL",
+        5_000,
+        (100, 600_000),
+        "milliseconds",
+        "How often each process writes what it counted (messages and requests by minute and "
+        "queue) to the store; a process that is killed loses what it has not written.",
+    )
+    metrics_retention_days: int = _number(
+        "METRICS_RETENTION_DAYS",
+        30,
+        (1, 3_650),
+        "days",
+        "How long counts are kept.",
+    )
     max_body_bytes: int = _number(
         "MAX_BODY_SIZE",
         16 * 1024 * 1024,
@@ -217,10 +237,26 @@ class Settings:
         "A `postgresql://` address for the connection that listens for wake-ups, where "
         "`QUEEN_BACKEND` goes through a pooler that cannot carry it; empty: the same.",
     )
+    database_pooled: bool = _switch(
+        "DB_POOLED",
+        "`QUEEN_BACKEND` leads through a pooler that gives sessions out by the transaction, such "
+        "as pgbouncer in transaction mode. Needs `QUEEN_LISTEN_DSN`, which leads past it.",
+    )
     allow_unsafe: bool = _switch(
         "QUEEN_ALLOW_UNSAFE",
         "Serve from a PostgreSQL that may lose answered messages (`fsync`, `full_page_writes` "
         "or `synchronous_commit` off); refused otherwise.",
+    )
+    encryption_key: str = _secret(
+        encryption.KEY,
+        "The key for the payloads of encrypted queues (`encryptionEnabled`): 64 hexadecimal "
+        "digits. Empty, with `QUEEN_ENCRYPTION_KEYS` empty too: such queues are refused.",
+    )
+    encryption_keys: str = _secret(
+        encryption.KEYS,
+        "Several such keys, each with an id: `id:key,id:key`. The first seals, all of them and "
+        "`QUEEN_ENCRYPTION_KEY` open; keys that were sealed with have to stay for as long as "
+        "their messages do.",
     )
     log_level: str = _text(
         "QUEEN_LOG_LEVEL",
@@ -235,9 +271,15 @@ class Settings:
             if variable.field is not None:
                 variable.check(getattr(self, variable.field))
         scheme, _ = self.store
+        encryption.KeyRing.parse(self.encryption_key, self.encryption_keys)
         if self.listen_dsn and urlsplit(self.listen_dsn).scheme not in ("postgresql", "postgres"):
             raise InvalidRequest(
                 "QUEEN_LISTEN_DSN must be a postgresql:// address", "QUEEN_LISTEN_DSN"
+            )
+        if self.database_pooled and not self.listen_dsn:
+            raise InvalidRequest(
+                "DB_POOLED needs QUEEN_LISTEN_DSN: a pooler by transactions carries no wake-ups",
+                "QUEEN_LISTEN_DSN",
             )
         if not self.host:
             raise InvalidRequest("HOST must not be empty", "HOST")

@@ -19,6 +19,7 @@
     │   └── QueueFull
     └── BackendError
         ├── BackendUnavailable          nothing was stored
+        ├── Undecryptable               names the key that is missing or does not fit
         └── OutcomeUnknown              the only indefinite one
 
 ``definite`` says whether the effect is known: of every definite error, nothing happened.
@@ -171,6 +172,13 @@ class BackendUnavailable(BackendError):
     """The store cannot be reached or gave up in time; nothing was stored."""
 
     code = "BACKEND_UNAVAILABLE"
+    retryable = True
+
+
+class Undecryptable(BackendError):
+    """A payload is stored encrypted and cannot be opened here; the message names the key."""
+
+    code = "UNDECRYPTABLE"
     retryable = True
 
 

@@ -19,8 +19,18 @@ from queen_sync.payloads import JsonText, to_value
 
 MAX_PAGE = 1_000
 """The longest page of a listing."""
+MAX_OFFSET = 100_000
+"""How far into a listing an offset reaches; what lies behind it is read page by page."""
 MAX_TRACE_NAMES = 100
 MessageStatus = Literal["pending", "processing", "completed", "failed", "dead_letter"]
+STATUSES: tuple[MessageStatus, ...] = (
+    "dead_letter",
+    "failed",
+    "processing",
+    "pending",
+    "completed",
+)
+"""What most wants to be looked at comes first."""
 
 
 class PartitionGroup(Value, frozen=True):
@@ -41,6 +51,8 @@ class PartitionGroup(Value, frozen=True):
     lease_expires_us: int | None = None
     lease_count: int = 0
     oldest_waiting_us: int | None = None
+    unreadable: str | None = None
+    """Why the message that comes next cannot be decrypted here; until it can, none is delivered."""
 
     @property
     def lease_expires_at(self) -> datetime | None:
@@ -94,7 +106,11 @@ class MessageState(Value, frozen=True):
 
 
 class StoredMessage(Value, frozen=True):
-    """A stored message and its state for each registered group, by name."""
+    """A stored message and its state for each registered group, by name.
+
+    ``encrypted``: the store holds its payload as an envelope, whatever is shown here.
+    ``unreadable`` says why the envelope cannot be opened; the payload is null then.
+    """
 
     id: str
     transaction_id: str
@@ -106,6 +122,8 @@ class StoredMessage(Value, frozen=True):
     created_us: int
     trace_id: str | None = None
     states: Sequence[MessageState] = ()
+    encrypted: bool = False
+    unreadable: str | None = None
 
     @property
     def created_at(self) -> datetime:
@@ -116,6 +134,15 @@ class StoredMessage(Value, frozen=True):
         """The payload as a Python value."""
         return to_value(self.payload)
 
+    @property
+    def status(self) -> MessageStatus:
+        """What it is for all groups together: the first of `STATUSES` that it is for some group.
+
+        A message without a group is pending.
+        """
+        found = {state.status for state in self.states}
+        return next((status for status in STATUSES if status in found), "pending")
+
 
 class MessageFilter(Value, frozen=True):
     """Which messages to list, newest first: by (created_us, id), falling.
@@ -124,6 +151,10 @@ class MessageFilter(Value, frozen=True):
     (PLD-8). ``before`` is the key at which a page ended, (created_us, id): what lies behind it
     in the listing's order comes; no row comes twice and none is passed over, however equal
     their instants are (QA-6). ``from_us`` and ``to_us`` both belong to the span.
+
+    ``group``: messages of the queues in which that group is registered, each with its state for
+    that group alone. ``status``: messages whose `StoredMessage.status`, as it is then listed, is
+    that one.
     """
 
     queue: str | None = None
@@ -131,6 +162,8 @@ class MessageFilter(Value, frozen=True):
     namespace: str | None = None
     task: str | None = None
     trace_id: str | None = None
+    status: MessageStatus | None = None
+    group: str | None = None
     from_us: int | None = None
     to_us: int | None = None
     before: tuple[int, str] | None = None
@@ -140,6 +173,8 @@ class MessageFilter(Value, frozen=True):
     def __post_init__(self) -> None:
         if self.trace_id is not None and ids.number(self.trace_id) is None:
             raise InvalidRequest("traceId must be a UUID in its canonical spelling", "traceId")
+        if self.status is not None and self.status not in STATUSES:
+            raise InvalidRequest(f"status must be one of {', '.join(STATUSES)}", "status")
         if self.before is not None and ids.address(self.before[1]) is None:
             raise InvalidRequest("before must name a message by instant and id", "before")
         check_page(self.limit, self.offset)
@@ -236,11 +271,11 @@ class TraceName(Value, frozen=True):
 
 
 def check_page(limit: int, offset: int) -> None:
-    """Refuse a page that is too long, or begins before the first row."""
+    """Refuse a page that is too long, or begins where no listing does."""
     if not 1 <= limit <= MAX_PAGE:
         raise InvalidRequest(f"limit must be 1 to {MAX_PAGE}", "limit")
-    if offset < 0:
-        raise InvalidRequest("offset must not be negative", "offset")
+    if not 0 <= offset <= MAX_OFFSET:
+        raise InvalidRequest(f"offset must be 0 to {MAX_OFFSET}", "offset")
 
 
 def _maybe_datetime(instant_us: int | None) -> datetime | None:

@@ -319,7 +319,11 @@ class Transacted(Value, frozen=True):
 
 
 class DeadLetter(Value, frozen=True):
-    """A message set aside for a group: its own copy, with why and when."""
+    """A message set aside for a group: its own copy, with why and when.
+
+    ``encrypted``: the store holds its payload as an envelope, whatever is shown here.
+    ``unreadable`` says why the envelope cannot be opened; the payload is null then.
+    """
 
     id: str
     transaction_id: str
@@ -335,6 +339,8 @@ class DeadLetter(Value, frozen=True):
     error: str | None = None
     failure_count: int = 0
     delivery_count: int = 1
+    encrypted: bool = False
+    unreadable: str | None = None
 
     @property
     def created_at(self) -> datetime:

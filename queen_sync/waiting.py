@@ -1,6 +1,6 @@
 """Who waits for what, and who is woken.
 
-A pop that waits registers first, then tries, then sleeps on its own event: no connection is
+A pop that waits registers first, then tries, then sleeps on its own bell: no connection is
 held and nothing is polled. Waiters that ask for the same (queue, or namespace and task; group;
 partition or any) form a lane. A hint for a queue wakes one waiter of each of its lanes, and of
 each lane of a namespace or task, since the hint does not say which of them the queue is in;
@@ -12,9 +12,10 @@ lane: when one gets it, the others are woken too, and none of them ends empty wi
 look, since the claim may have been given to one that waits in another process.
 
 One attendant thread per process, running only while somebody waits, does what hints cannot:
-it wakes a lane at the instant at which time alone makes something available, looks
-everywhere every two seconds in case a hint was lost, and lets go of waiters whose client has
-hung up (O-15), so that the dead do not use up the limit.
+it wakes a lane at the instant at which time alone makes something available, has the backend
+asked every two seconds, of all lanes in one question, whether there is something after all,
+in case a hint was lost (O-42), and lets go of waiters whose client has hung up (O-15), so that
+the dead do not use up the limit.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from queen_sync import model as m
 from queen_sync.backends.base import Hint
+from queen_sync.bell import Bell
 from queen_sync.errors import Overloaded
 
 PROBE_SECONDS = 2.0
@@ -53,6 +55,10 @@ class Key(NamedTuple):
     group: str
     partition: str | None
 
+    def request(self) -> m.PopRequest:
+        """Return a pop that stands for all of the lane."""
+        return m.PopRequest(**self._asdict())
+
 
 class Attempt(NamedTuple):
     """What pops that repeat one another have in common: the scope of an id, and the id."""
@@ -67,13 +73,13 @@ class Attempt(NamedTuple):
 class _Waiter:
     """One waiting pop. ``woken``: it owes the lane a try, or to wake somebody else."""
 
-    __slots__ = ("abandoned", "attempt", "event", "gone", "lane", "woken")
+    __slots__ = ("abandoned", "attempt", "bell", "gone", "lane", "woken")
 
     def __init__(self, lane: _Lane, attempt: Attempt | None, abandoned: Abandoned | None) -> None:
         self.lane = lane
         self.attempt = attempt
         self.abandoned = abandoned
-        self.event = threading.Event()
+        self.bell = Bell()
         self.woken = False
         self.gone = False
 
@@ -106,17 +112,25 @@ class _Lane:
         self.asleep.pop(waiter, None)
         self.trying[waiter] = None
         waiter.woken = True
-        waiter.event.set()
+        waiter.bell.ring()
 
 
 class Waiting:
     """The waiting pops of one process."""
 
     def __init__(
-        self, next_ready_in: Callable[[m.PopRequest], float | None], *, limit: int
+        self,
+        next_ready_in: Callable[[m.PopRequest], float | None],
+        ready_now: Callable[[Sequence[m.PopRequest]], Sequence[bool]] | None = None,
+        *,
+        limit: int,
     ) -> None:
-        """Let at most ``limit`` pops wait; ``next_ready_in`` is the backend's."""
+        """Let at most ``limit`` pops wait; the functions are the backend's.
+
+        Without ``ready_now`` every lane looks by itself instead of being asked for.
+        """
         self._next_ready_in = next_ready_in
+        self._ready_now = ready_now
         self._limit = limit
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -129,6 +143,7 @@ class Waiting:
         self._dues: list[tuple[float, int, _Lane]] = []
         self._ticket = itertools.count()
         self._attendant: threading.Thread | None = None
+        self._probe: threading.Thread | None = None
         self._draining = False
         self._attending_until = 0.0
         """Until when the attendant sleeps; infinity while nobody waits."""
@@ -181,7 +196,7 @@ class Waiting:
                     break
                 self._await_time(waiter.lane, self._next_ready_in(request), deadline)
                 if self._sleep(waiter, first=owes):
-                    waiter.event.wait(max(0.0, deadline - time.monotonic()))
+                    waiter.bell.wait(max(0.0, deadline - time.monotonic()))
                 owes = False
                 if waiter.woken:
                     continue
@@ -209,15 +224,16 @@ class Waiting:
             self._draining = True
             for lane in self._lanes.values():
                 for waiter in lane.asleep:
-                    waiter.event.set()
+                    waiter.bell.ring()
             self._changed.notify_all()
 
     def close(self) -> None:
         """Drain, and end the attendant thread."""
         self.drain()
-        attendant = self._attendant
-        if attendant is not None and attendant is not threading.current_thread():
-            attendant.join()
+        for name in ("_attendant", "_probe"):  # the first starts the second
+            thread: threading.Thread | None = getattr(self, name)
+            if thread is not None and thread is not threading.current_thread():
+                thread.join()
 
     # ------------------------------------------------------------------ the waiter's side
 
@@ -246,7 +262,7 @@ class Waiting:
             waiter.lane.asleep.pop(waiter, None)
             waiter.lane.trying[waiter] = None
             used, waiter.woken = waiter.woken, False
-            waiter.event.clear()
+            waiter.bell.hush()
             return used
 
     def _sleep(self, waiter: _Waiter, *, first: bool) -> bool:
@@ -324,8 +340,7 @@ class Waiting:
                 self._wake_due(now)
                 if now >= probe_at:
                     probe_at = now + PROBE_SECONDS
-                    for lane in self._lanes.values():
-                        lane.wake_one()
+                    self._start_probe()
                 to_ask = self._askable() if now >= reap_at else []
             if now >= reap_at:
                 reap_at = now + REAP_SECONDS
@@ -352,6 +367,26 @@ class Waiting:
                 lane.due = None
                 lane.wake_one()
 
+    def _start_probe(self) -> None:
+        """Have all lanes looked for, in a thread of its own: a store may be slow to answer."""
+        if self._probe is None or not self._probe.is_alive():
+            self._probe = threading.Thread(
+                target=self._look, args=[list(self._lanes)], name="queen-probe", daemon=True
+            )
+            self._probe.start()
+
+    def _look(self, keys: list[Key]) -> None:
+        ready: Sequence[bool] = [True] * len(keys)
+        if self._ready_now is not None:
+            try:
+                ready = self._ready_now([key.request() for key in keys])
+            except Exception:  # noqa: BLE001  # whatever it is, the pops meet it too and can say so
+                _log.debug("the probe failed", exc_info=True)
+        with self._lock:
+            for key, may_find in zip(keys, ready, strict=True):
+                if may_find and key in self._lanes:
+                    self._lanes[key].wake_one()
+
     def _askable(self) -> list[_Waiter]:
         return [
             waiter
@@ -370,4 +405,4 @@ class Waiting:
                 gone = False
             if gone:
                 waiter.gone = True
-                waiter.event.set()
+                waiter.bell.ring()

@@ -9,7 +9,7 @@ so a backend sees none that could not be stored.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -17,6 +17,8 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from queen_sync import inspection as i, model as m
+from queen_sync.backends.messages import SingleMessages
+from queen_sync.backends.stats import Statistics
 from queen_sync.errors import NotSupported
 
 T = TypeVar("T")
@@ -30,6 +32,7 @@ FEATURES: Mapping[str, str] = {
     "dlq": "list dead letters",
     "browse": "look up queues and groups",
     "stats": "look into partitions: what they hold, and where each group stands",
+    "counters": "keep counts of what happened by the minute",
     "messages": "look up stored messages, alone and in lists, with their states",
     "cleanup": "delete single messages and partitions, clear queues, dead-letter by hand",
     "traces": "file notes about messages and find them again",
@@ -89,6 +92,10 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
             what = FEATURES.get(feature, feature)
             raise NotSupported(f"this backend does not offer: {what} ({feature})", feature)
 
+    def plus(self, feature: str) -> Capabilities:
+        """Return these with one feature more."""
+        return msgspec.structs.replace(self, features=self.features | {feature})
+
     def check_options(self, options: Mapping[str, int | bool]) -> None:
         """Raise NotSupported for an option set to something that would have no effect."""
         for name, value in options.items():
@@ -97,7 +104,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
                 self.require(feature)
 
 
-class Backend(ABC):
+class Backend(SingleMessages, Statistics):
     """A store of queues. Closing it is idempotent; a closed one is not used again."""
 
     capabilities: Capabilities
@@ -175,7 +182,9 @@ class Backend(ABC):
         already stores, also one of this call, makes the item a duplicate: nothing is stored
         and the receipt is that of the first (INV-DEDUP, C-16). A server-given message id
         sent back as a transaction id to its own partition is a duplicate too.
-        No items: no receipts. Raises QueueFull (C-06), QueueNotFound.
+        No items: no receipts. Payloads of an encrypted queue are sealed before they are stored,
+        and a message of one that its caller did not name is given a transaction id (INV-ENCRYPT).
+        Raises QueueFull (C-06), QueueNotFound, NotSupported (an encrypted queue, and no key).
         """
 
     @abstractmethod
@@ -189,6 +198,9 @@ class Backend(ABC):
         does not exist, which the pop does not make (C-07). With ``auto_ack`` the messages
         are completed at once and there is no lease (C-19). An empty claim holds no lease.
         Leases that have run out are taken back on the way (C-03): no other job is needed.
+        A batch ends before a payload that cannot be decrypted; a lane that begins with one is
+        passed over for a few seconds, and nothing of it is charged. Raises Undecryptable where
+        there was nothing else (INV-ENCRYPT).
         """
 
     @abstractmethod
@@ -239,9 +251,9 @@ class Backend(ABC):
         """Apply acks and pushes together, at one instant, or nothing of it (C-15).
 
         Raises what the refused element would be refused with (LeaseLost, LeaseRequired,
-        MessageNotFound, QueueFull), ``index`` set; LeaseLost for a required lease that is
-        neither live nor its partition's last closed one; AlreadySettled for a repeat that
-        would push something new. A repeat that changes nothing is ``repeated``. An ack
+        MessageNotFound, QueueFull, NotSupported), ``index`` set; LeaseLost for a required lease
+        that is neither live nor its partition's last closed one; AlreadySettled for a repeat
+        that would push something new. A repeat that changes nothing is ``repeated``. An ack
         without lease or group takes both from the required lease that covers its message.
         Needs ``txn``.
         """
@@ -291,7 +303,10 @@ class Backend(ABC):
 
     @abstractmethod
     def dead_letters(self, wanted: m.DeadLetterFilter) -> m.DeadLetters:
-        """Return a page of dead letters, newest first. Needs ``dlq``."""
+        """Return a page of dead letters, newest first. Needs ``dlq``.
+
+        One that cannot be decrypted is ``unreadable`` and has a payload of null.
+        """
 
     def redrive(self, wanted: m.DeadLetterFilter) -> int:
         """Give dead letters back to their groups; return how many (C-12).
@@ -318,97 +333,15 @@ class Backend(ABC):
         """
         raise self._lacks("evict", queue)
 
-    def partitions(self, queue: str) -> Sequence[i.PartitionState]:
-        """Return the partitions of a queue, by name; none for a missing queue.
+    def partitions(
+        self, queue: str, *, limit: int | None = None, offset: int = 0
+    ) -> Sequence[i.PartitionState]:
+        """Return the partitions of a queue, or a page of them, by name; none for a missing queue.
 
         Everything is told from positions, none of it by reading messages (INV-COUNTERS).
         Needs ``stats``.
         """
-        raise self._lacks("stats", queue)
-
-    def message(self, partition_id: str, transaction_id: str) -> i.StoredMessage | None:
-        """Return a stored message with its states, or None.
-
-        ``transaction_id`` as in an ack: the caller's name for it, or its id. Needs
-        ``messages``.
-        """
-        raise self._lacks("messages", (partition_id, transaction_id))
-
-    def messages(self, wanted: i.MessageFilter) -> i.MessagePage:
-        """Return a page of stored messages, newest first; of a trace, oldest first (QA-6, PLD-8).
-
-        Needs ``messages``.
-        """
-        raise self._lacks("messages", wanted)
-
-    # -------------------------------------------------------------------- cleanup
-
-    def delete_message(self, partition_id: str, transaction_id: str) -> bool:
-        """Remove a stored message for all groups; False where there is none.
-
-        Its dead letters, what was redriven of it and its traces go too. To every group it
-        counts as settled from then on: it leaves lag and depth, and an ack of it is
-        MessageNotFound. Was it the last open one under a live lease, the lease closes. Its
-        transaction id is free again, its seq is never used again (C-16). Needs ``cleanup``.
-        """
-        raise self._lacks("cleanup", (partition_id, transaction_id))
-
-    def bury(
-        self,
-        partition_id: str,
-        transaction_id: str,
-        group: str | None = None,
-        error: str | None = None,
-    ) -> int:
-        """Dead-letter a stored message now; return for how many groups.
-
-        For the group, or for every registered one, that has not settled it; a group whose live
-        lease covers it keeps it. Counts stay what they were; without ``error`` the last one is
-        kept. Raises MessageNotFound. Needs ``cleanup``.
-        """
-        raise self._lacks("cleanup", (partition_id, transaction_id, group, error))
-
-    def clear(self, queue: str, partition: str | None = None) -> int:
-        """Remove all stored messages of a queue or partition; return how many.
-
-        Leases there end, and acks of what was removed are MessageNotFound. What was redriven
-        and not yet settled goes too; dead letters stay. Traces go with their messages. In a
-        queue of many partitions each is cleared in a step of its own.
-        Raises QueueNotFound, PartitionNotFound. Needs ``cleanup``.
-        """
-        raise self._lacks("cleanup", (queue, partition))
-
-    def delete_partition(self, queue: str, partition: str) -> bool:
-        """Delete a partition with all it holds, dead letters included; False where there is none.
-
-        A later push makes a new one, with a new id, of which every group is owed everything.
-        Of ``Default`` a new one is made at once. Needs ``cleanup``.
-        """
-        raise self._lacks("cleanup", (queue, partition))
-
-    # --------------------------------------------------------------------- traces
-
-    def add_trace(self, trace: i.Trace) -> str:
-        """File a note about a stored message; return the note's id. Raises MessageNotFound.
-
-        It goes when its message leaves the store. Needs ``traces``.
-        """
-        raise self._lacks("traces", trace)
-
-    def traces(self, partition_id: str, transaction_id: str) -> Sequence[i.TraceRecord]:
-        """Return the notes about a message, oldest first. Needs ``traces``."""
-        raise self._lacks("traces", (partition_id, transaction_id))
-
-    def traces_named(self, wanted: i.TraceFilter) -> i.TracePage:
-        """Return a page of the notes of one name, over all queues, oldest first.
-
-        Needs ``traces``.
-        """
-        raise self._lacks("traces", wanted)
-
-    def trace_names(self, limit: int = 100, offset: int = 0) -> Sequence[i.TraceName]:
-        """Return the names that notes are filed under, the last used first. Needs ``traces``."""
-        raise self._lacks("traces", (limit, offset))
+        raise self._lacks("stats", (queue, limit, offset))
 
     def _lacks(self, feature: str, asked: object) -> NotImplementedError:
         """Refuse an operation that the backend does not offer."""
@@ -429,6 +362,14 @@ class Backend(ABC):
         nothing but a push or an ack can help. A hint, never late by more than the clock's
         resolution: 0 is allowed.
         """
+
+    def ready_now(self, requests: Sequence[m.PopRequest]) -> list[bool]:
+        """Say of each request whether a pop of it may find something now.
+
+        Asked every few seconds, in case a hint was lost, of all pops that wait in a process at
+        once: it should cost little, however many they are. A hint: where in doubt, True.
+        """
+        return [True] * len(requests)
 
     @abstractmethod
     def listen(self, callback: Callable[[Hint], None]) -> Callable[[], None]:

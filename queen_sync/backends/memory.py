@@ -18,14 +18,17 @@ import msgspec
 
 from queen_sync import inspection as i, model as m
 from queen_sync.backends import memory_inspection as looks
-from queen_sync.backends.base import Backend, Capabilities, Hint
+from queen_sync.backends.base import Capabilities, Hint
 from queen_sync.backends.memory_acks import LOST, Judge, try_transaction
+from queen_sync.backends.memory_encryption import shown_letter
 from queen_sync.backends.memory_leases import Lease
 from queen_sync.backends.memory_pops import next_ready_us, pop
 from queen_sync.backends.memory_pushes import check_pushes, store_pushes
 from queen_sync.backends.memory_state import GroupState
+from queen_sync.backends.memory_stats import MemoryStatistics
 from queen_sync.backends.memory_store import QueueState, Store
 from queen_sync.clock import SECOND, Clock, SystemClock
+from queen_sync.encryption import KeyRing
 from queen_sync.errors import (
     BackendUnavailable,
     InvalidRequest,
@@ -38,7 +41,7 @@ log = logging.getLogger(__name__)
 MIN_EXTENSION_SECONDS = 60
 
 
-class MemoryBackend(Backend):
+class MemoryBackend(MemoryStatistics):
     """Queues in the memory of one process; threads may share it, processes may not."""
 
     capabilities = Capabilities(
@@ -64,6 +67,7 @@ class MemoryBackend(Backend):
                 "retention",
                 "spread",
                 "stats",
+                "counters",
                 "messages",
                 "cleanup",
                 "traces",
@@ -74,10 +78,12 @@ class MemoryBackend(Backend):
         shared=False,
     )
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, *, keys: KeyRing | None = None) -> None:
+        if keys is not None:
+            self.capabilities = self.capabilities.plus("enc")
         self._clock: Clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._store = Store()
+        self._store = Store(keys)
         self._listeners: dict[object, Callable[[Hint], None]] = {}
         self._pid = os.getpid()
         self._closed = False
@@ -289,7 +295,10 @@ class MemoryBackend(Backend):
     def dead_letters(self, wanted: m.DeadLetterFilter) -> m.DeadLetters:
         with self._open():
             found = [letter for _, letter in self._store.dead_letters(wanted)]
-        page = found[wanted.offset : wanted.offset + wanted.limit]
+            page = [
+                shown_letter(self._store.keys, letter)
+                for letter in found[wanted.offset : wanted.offset + wanted.limit]
+            ]
         return m.DeadLetters(items=page, total=len(found))
 
     def redrive(self, wanted: m.DeadLetterFilter) -> int:
@@ -313,14 +322,22 @@ class MemoryBackend(Backend):
             found = self._store.queues.get(queue)
             return [] if found is None else list(found.removals)
 
-    def partitions(self, queue: str) -> Sequence[i.PartitionState]:
+    def partitions(
+        self, queue: str, *, limit: int | None = None, offset: int = 0
+    ) -> Sequence[i.PartitionState]:
         with self._open():
-            return looks.partitions(self._store, queue, self._clock.now_us())
+            found = looks.partitions(self._store, queue, self._clock.now_us())
+        return found[offset:] if limit is None else found[offset : offset + limit]
 
     def message(self, partition_id: str, transaction_id: str) -> i.StoredMessage | None:
         with self._open():
             found = looks.find(self._store, partition_id, transaction_id)
-            return None if found is None else looks.message(found, self._clock.now_us())
+            return looks.message(self._store, found, self._clock.now_us())
+
+    def message_named(self, transaction_id: str) -> i.StoredMessage | None:
+        with self._open():
+            found = looks.find_named(self._store, transaction_id)
+            return looks.message(self._store, found, self._clock.now_us())
 
     def messages(self, wanted: i.MessageFilter) -> i.MessagePage:
         with self._open():
@@ -348,6 +365,13 @@ class MemoryBackend(Backend):
             found = looks.place_of(self._store, partition_id, transaction_id)
             reason = None if error is None else m.storable(error)
             count = looks.bury(found, group, reason, self._clock.now_us())
+        self._tell({found.partition.queue.name})
+        return count
+
+    def retry_now(self, partition_id: str, transaction_id: str, group: str | None = None) -> int:
+        with self._open():
+            found = looks.place_of(self._store, partition_id, transaction_id)
+            count = looks.retry_now(found, group, self._clock.now_us())
         self._tell({found.partition.queue.name})
         return count
 
@@ -380,6 +404,10 @@ class MemoryBackend(Backend):
         i.check_page(limit, offset)
         with self._open():
             return looks.trace_names(self._store, limit, offset)
+
+    def count_trace_names(self) -> int:
+        with self._open():
+            return looks.count_trace_names(self._store)
 
     # --------------------------------------------------------- upkeep and wake-ups
 

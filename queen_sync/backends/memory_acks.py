@@ -14,7 +14,7 @@ import msgspec
 from queen_sync import model as m
 from queen_sync.backends.memory_leases import Hold, Lease, Snapshot
 from queen_sync.backends.memory_partition import Partition
-from queen_sync.backends.memory_pushes import check_pushes, count_new
+from queen_sync.backends.memory_pushes import check_pushes, count_new, wants_key
 from queen_sync.backends.memory_state import GroupState
 from queen_sync.backends.memory_store import Store
 from queen_sync.errors import (
@@ -23,6 +23,7 @@ from queen_sync.errors import (
     LeaseLost,
     LeaseRequired,
     MessageNotFound,
+    NotSupported,
     QueenError,
     QueueFull,
 )
@@ -296,5 +297,8 @@ def try_transaction(
         check_pushes(store, list(pushes.values()), create=True)
     except QueueFull as error:
         error.index = next(i for i, item in pushes.items() if item.queue == error.queue)
+        raise
+    except NotSupported as error:
+        error.index = next(i for i, item in pushes.items() if wants_key(store, item.queue))
         raise
     return verdicts, not new and len(repeats) == len(verdicts)

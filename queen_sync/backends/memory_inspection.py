@@ -6,11 +6,15 @@ import uuid
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from queen_sync import inspection as i
+from queen_sync.backends.memory_encryption import shown_message
 from queen_sync.backends.memory_partition import Partition
 from queen_sync.backends.memory_state import GroupState
 from queen_sync.backends.memory_store import Store
 from queen_sync.backends.memory_values import FRESH, Stored
+from queen_sync.encryption import KeyRing
 from queen_sync.errors import MessageNotFound
 
 # ------------------------------------------------------------------------- partitions
@@ -21,10 +25,28 @@ def partitions(store: Store, queue_name: str, now_us: int) -> list[i.PartitionSt
     queue = store.queues.get(queue_name)
     if queue is None:
         return []
-    return [_partition(partition, now_us) for _, partition in sorted(queue.partitions.items())]
+    return [
+        _with_unreadable(store.keys, place, partition_state(place, now_us))
+        for _, place in sorted(queue.partitions.items())
+    ]
 
 
-def _partition(partition: Partition, now_us: int) -> i.PartitionState:
+def _with_unreadable(
+    keys: KeyRing | None, partition: Partition, shown: i.PartitionState
+) -> i.PartitionState:
+    """Return a partition with what its lanes wait for that cannot be opened here."""
+    groups = []
+    for group in shown.groups:
+        head = next(partition.groups[group.name].waiting(), None)
+        why = None if head is None else shown_message(keys, partition, head)[1]
+        groups.append(msgspec.structs.replace(group, unreadable=why))
+    return msgspec.structs.replace(shown, groups=groups)
+
+
+def partition_state(
+    partition: Partition, now_us: int, group: str | None = None
+) -> i.PartitionState:
+    """Return a partition as callers see it, where asked with one group only."""
     stored = partition.messages
     return i.PartitionState(
         queue=partition.queue.name,
@@ -36,7 +58,11 @@ def _partition(partition: Partition, now_us: int) -> i.PartitionState:
         waiting_count=partition.depth(),
         oldest_us=stored[0].created_us if stored else None,
         newest_us=stored[-1].created_us if stored else None,
-        groups=[_group(state, now_us) for _, state in sorted(partition.groups.items())],
+        groups=[
+            _group(state, now_us)
+            for name, state in sorted(partition.groups.items())
+            if group in (None, name)
+        ],
     )
 
 
@@ -77,6 +103,15 @@ def find(store: Store, partition_id: str, name: str) -> Place | None:
     return None if partition is None or message is None else Place(partition, message)
 
 
+def find_named(store: Store, name: str) -> Place | None:
+    """Return the stored message of that name in the oldest partition that has one, or None."""
+    for partition in sorted(store.partitions.values(), key=lambda partition: partition.number):
+        message = partition.find(name)
+        if message is not None:
+            return Place(partition, message)
+    return None
+
+
 def place_of(store: Store, partition_id: str, name: str) -> Place:
     """Return the stored message of that name, or raise MessageNotFound."""
     found = find(store, partition_id, name)
@@ -85,8 +120,17 @@ def place_of(store: Store, partition_id: str, name: str) -> Place:
     return found
 
 
-def message(place: Place, now_us: int, payload: bytes | None = None) -> i.StoredMessage:
-    """Return a message as callers see it, where asked with something else for its payload."""
+def message(store: Store, place: Place | None, now_us: int) -> i.StoredMessage | None:
+    """Return a message as callers see it, None where there is none."""
+    if place is None:
+        return None
+    payload, unreadable = shown_message(store.keys, *place)
+    found = _shown(place, payload, now_us, None)
+    return msgspec.structs.replace(found, unreadable=unreadable)
+
+
+def _shown(place: Place, payload: bytes, now_us: int, group: str | None) -> i.StoredMessage:
+    """Return a message with its state for all groups or for one."""
     partition, stored = place
     return i.StoredMessage(
         id=stored.id,
@@ -95,10 +139,15 @@ def message(place: Place, now_us: int, payload: bytes | None = None) -> i.Stored
         partition=partition.name,
         partition_id=partition.id,
         seq=stored.seq,
-        payload=stored.payload if payload is None else payload,
+        payload=payload,
         created_us=stored.created_us,
         trace_id=stored.trace_id,
-        states=[_state(state, stored.seq, now_us) for _, state in sorted(partition.groups.items())],
+        encrypted=stored.encrypted,
+        states=[
+            _state(state, stored.seq, now_us)
+            for name, state in sorted(partition.groups.items())
+            if group in (None, name)
+        ],
     )
 
 
@@ -142,11 +191,12 @@ def messages(store: Store, wanted: i.MessageFilter, now_us: int) -> i.MessagePag
     if wanted.before is not None:
         key = wanted.before
         found = [place for place in found if (place.key > key if rising else place.key < key)]
-    page = found[wanted.offset : wanted.offset + wanted.limit]
-    more = len(found) > wanted.offset + wanted.limit
+    shown = [_shown(place, b"null", now_us, wanted.group) for place in found]
+    listed = [each for each in shown if wanted.status in (None, each.status)]
+    page = listed[wanted.offset : wanted.offset + wanted.limit]
+    more = len(listed) > wanted.offset + wanted.limit
     return i.MessagePage(
-        items=[message(place, now_us, payload=b"null") for place in page],
-        next_before=page[-1].key if more else None,
+        items=page, next_before=(page[-1].created_us, page[-1].id) if more else None
     )
 
 
@@ -160,6 +210,8 @@ def _found(store: Store, wanted: i.MessageFilter) -> Iterable[Place]:
             continue
         for partition in queue.partitions.values():
             if wanted.partition not in (None, partition.name):
+                continue
+            if wanted.group is not None and wanted.group not in partition.groups:
                 continue
             for stored in partition.messages:
                 if (
@@ -179,6 +231,14 @@ def bury(place: Place, group: str | None, error: str | None, now_us: int) -> int
         state for name, state in place.partition.groups.items() if group is None or name == group
     ]
     return sum(state.bury(place.message.seq, error, now_us) for state in states)
+
+
+def retry_now(place: Place, group: str | None, now_us: int) -> int:
+    """End the retry delay of a message for a group or for all; return for how many it failed."""
+    states = [
+        state for name, state in place.partition.groups.items() if group is None or name == group
+    ]
+    return sum(state.retry_now(place.message.seq, now_us) for state in states)
 
 
 # ----------------------------------------------------------------------------- traces
@@ -241,6 +301,11 @@ def trace_names(store: Store, limit: int, offset: int) -> list[i.TraceName]:
     ]
     found.sort(key=lambda name: (-name.last_us, name.name))
     return found[offset : offset + limit]
+
+
+def count_trace_names(store: Store) -> int:
+    """Return under how many names notes are filed."""
+    return len({name for record in _records(store) for name in record.names})
 
 
 def _records(store: Store) -> list[i.TraceRecord]:

@@ -89,14 +89,20 @@ class Partition:
         message = self.at(address.seq)
         return message if message.id == name else None
 
-    def append(self, item: m.NewMessage, now_us: int) -> Stored:
+    def append(self, item: m.NewMessage, now_us: int, *, encrypted: bool = False) -> Stored:
         """Store a message behind the last one, never dated before it."""
         self.last_seq = seq = self.last_seq + 1
         self.newest_us = created_us = max(now_us, self.newest_us)
         message_id = ids.message_id(self.number, seq, created_us)
         name = item.transaction_id
         stored = Stored(
-            seq, message_id, name or message_id, item.payload, created_us, item.trace_id
+            seq,
+            message_id,
+            name or message_id,
+            item.payload,
+            created_us,
+            item.trace_id,
+            encrypted,
         )
         self.messages.append(stored)
         if name is not None:

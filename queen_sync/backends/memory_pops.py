@@ -7,11 +7,14 @@ from heapq import heapify, heappop
 from itertools import groupby
 
 from queen_sync import ids, model as m
+from queen_sync.backends.memory_encryption import opened
 from queen_sync.backends.memory_leases import Lease
 from queen_sync.backends.memory_state import GroupState
 from queen_sync.backends.memory_store import QueueState, Scope, Store
 from queen_sync.backends.memory_values import Stored
 from queen_sync.clock import SECOND
+from queen_sync.encryption import PAUSE_SECONDS, KeyRing
+from queen_sync.errors import Undecryptable
 
 Taken = list[tuple[GroupState, list[Stored]]]
 """Partitions as one group sees them, with a batch of each."""
@@ -34,8 +37,10 @@ def pop(store: Store, request: m.PopRequest, now_us: int) -> m.Claim:
     attempt = request.queue, scope_of(request), request.group, request.attempt_id or ""
     lease = store.attempts.get(attempt)
     if lease is not None and (held := lease.live_in(now_us)):
-        return _claim_again(lease, held, ignored=ignored)
-    taken = choose(queues, request, now_us)
+        return _claim_again(store.keys, lease, held, ignored=ignored)
+    taken, closed = choose(store.keys, queues, request, now_us)
+    if not taken and closed is not None:
+        raise closed
     if not taken:
         return m.Claim(group=request.group, subscription_ignored=ignored)
     messages = [message for state, batch in taken for message in state.deliver(batch)]
@@ -68,19 +73,24 @@ def _lease(group: str, taken: Taken, now_us: int) -> Lease:
         alone=sum(len(batch) for _, batch in taken) == 1,
     )
     for state, batch in taken:
-        state.take(lease, batch)
+        state.take(lease, batch, now_us)
     return lease
 
 
-def _claim_again(lease: Lease, held: Sequence[GroupState], *, ignored: bool) -> m.Claim:
+def _claim_again(
+    keys: KeyRing | None, lease: Lease, held: Sequence[GroupState], *, ignored: bool
+) -> m.Claim:
     """Return the claim that a live lease gave, less what has its outcome (C-13)."""
+    messages: list[m.Message] = []
+    for state in held:
+        assert state.hold is not None
+        batch = [state.message(seq) for seq in sorted(state.hold.open)]
+        batch, closed = opened(keys, state.partition, batch)
+        if closed is not None:
+            raise closed  # the lease is somebody's who could read it
+        messages += state.deliver(batch)
     return m.Claim(
-        messages=[
-            message
-            for state in held
-            if state.hold is not None
-            for message in state.deliver([state.message(seq) for seq in sorted(state.hold.open)])
-        ],
+        messages=messages,
         lease_id=lease.id,
         group=lease.group,
         expires_us=lease.expires_us,
@@ -92,8 +102,14 @@ def _claim_again(lease: Lease, held: Sequence[GroupState], *, ignored: bool) -> 
 # --------------------------------------------------------------------------- the choice
 
 
-def choose(queues: Sequence[QueueState], request: m.PopRequest, now_us: int) -> Taken:
-    """Return what a pop takes: of the highest priority that has anything to give (C-17)."""
+def choose(
+    keys: KeyRing | None, queues: Sequence[QueueState], request: m.PopRequest, now_us: int
+) -> tuple[Taken, Undecryptable | None]:
+    """Return what a pop takes: of the highest priority that has anything to give (C-17).
+
+    And why the first lane could not be read that came up and could not.
+    """
+    first = None
 
     def priority(queue: QueueState) -> int:
         return -queue.options.priority
@@ -102,18 +118,22 @@ def choose(queues: Sequence[QueueState], request: m.PopRequest, now_us: int) -> 
         states = [
             state for queue in equals for state in queue.states(request.group, request.partition)
         ]
-        taken = _choose_among(states, request, now_us)
+        taken, closed = _choose_among(keys, states, request, now_us)
+        first = first or closed
         if taken:
-            return taken
-    return []
+            return taken, first
+    return [], first
 
 
-def _choose_among(states: Sequence[GroupState], request: m.PopRequest, now_us: int) -> Taken:
+def _choose_among(
+    keys: KeyRing | None, states: Sequence[GroupState], request: m.PopRequest, now_us: int
+) -> tuple[Taken, Undecryptable | None]:
     """Return partitions of one queue, the longest waiting first, and a batch of each (C-05).
 
     When a partition's turn has come, a lease that has run out is taken back (C-03) and what
     has waited too long is evicted (C-09); what is due then is given. A message that goes
-    alone is the whole claim, so a claim that has begun passes it over.
+    alone is the whole claim, so a claim that has begun passes it over. A batch ends before a
+    payload that cannot be opened; a lane that begins with one is left alone for a while.
     """
     turns = [
         (since_us, state.partition.number, state)
@@ -122,6 +142,7 @@ def _choose_among(states: Sequence[GroupState], request: m.PopRequest, now_us: i
     ]
     heapify(turns)
     taken: Taken = []
+    first = None
     room = request.max_messages
     while turns and room and len(taken) < request.max_partitions:
         _, _, state = heappop(turns)
@@ -137,11 +158,16 @@ def _choose_among(states: Sequence[GroupState], request: m.PopRequest, now_us: i
         alone = state.goes_alone(batch[0].seq)
         if alone and taken:
             continue
+        batch, closed = opened(keys, state.partition, batch)
+        if not batch:
+            first = first or closed
+            state.rests_until_us = now_us + PAUSE_SECONDS * SECOND
+            continue
         taken.append((state, batch))
         room -= len(batch)
         if alone:
             break
-    return taken
+    return taken, first
 
 
 def next_ready_us(store: Store, request: m.PopRequest) -> int | None:

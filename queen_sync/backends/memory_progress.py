@@ -40,6 +40,10 @@ class Progress:
         self.closed: Hold | None = None
         self.ended_us = 0
         """When the last lease of the group ended here (C-05)."""
+        self.rests_until_us = 0
+        """Until when the lane is left alone: its next payload could not be opened."""
+        self.taken_us: int | None = None
+        """When the group last took messages here."""
 
     # --------------------------------------------------------------- what waits
 
@@ -124,7 +128,7 @@ class Progress:
         if window_us and not self.redriven:
             quiet_us = self.partition.newest_us + window_us
             due_us = max(due_us, min(quiet_us, head.created_us + WINDOW_CAP * window_us))
-        return due_us
+        return max(due_us, self.rests_until_us)
 
     def _due_us(self, message: Stored) -> int:
         again = self.redriven.get(message.seq)

@@ -12,7 +12,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from queen_sync import ids, model as m
+from queen_sync.backends.memory_encryption import seal
+from queen_sync.backends.memory_partition import Partition
 from queen_sync.backends.memory_store import QueueState, Store
+from queen_sync.backends.memory_values import Stored
+from queen_sync.encryption import no_key
 from queen_sync.errors import QueueFull, QueueNotFound
 
 
@@ -34,9 +38,18 @@ def count_new(store: Store, items: Sequence[m.NewMessage]) -> dict[str, int]:
     return new
 
 
+def wants_key(store: Store, queue_name: str) -> bool:
+    """Whether what is pushed to a queue has to be sealed."""
+    queue = store.queues.get(queue_name)
+    return queue is not None and queue.options.encryption_enabled
+
+
 def check_pushes(store: Store, items: Sequence[m.NewMessage], *, create: bool) -> None:
-    """Refuse pushes that name a missing queue or do not fit (C-06); store nothing."""
+    """Refuse pushes that name a missing queue, want a key or do not fit (C-06); store nothing."""
     names = {item.queue for item in items}
+    if store.keys is None:
+        for name in filter(lambda name: wants_key(store, name), sorted(names)):
+            raise no_key(name)
     if not create:
         for name in names - store.queues.keys():
             raise QueueNotFound(f"Queue '{name}' not found")
@@ -73,7 +86,7 @@ def store_pushes(
             partition.spread_at = queue.spreads
         name = item.transaction_id
         first = None if name is None else partition.find(name)
-        message = first or partition.append(item, now_us)
+        message = first or _append(store, partition, item, now_us)
         if first is None:
             changed.add(queue.name)
         receipts.append(
@@ -89,6 +102,12 @@ def store_pushes(
             )
         )
     return _with_depths(store, receipts), changed
+
+
+def _append(store: Store, partition: Partition, item: m.NewMessage, now_us: int) -> Stored:
+    if not partition.queue.options.encryption_enabled:
+        return partition.append(item, now_us)
+    return partition.append(seal(store.keys, partition, item), now_us, encrypted=True)
 
 
 def _with_depths(store: Store, receipts: list[m.Receipt]) -> list[m.Receipt]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from queen_sync import model as m
 from queen_sync.backends.memory_leases import Hold, Lease, Snapshot
 from queen_sync.backends.memory_progress import Progress
@@ -22,8 +24,9 @@ class GroupState(Progress):
 
     # ------------------------------------------------------- leases and outcomes
 
-    def take(self, lease: Lease, batch: Sequence[Stored]) -> None:
+    def take(self, lease: Lease, batch: Sequence[Stored], now_us: int) -> None:
         """Put the batch under a lease."""
+        self.taken_us = now_us
         seqs = {message.seq for message in batch}
         self.hold = Hold(lease, seqs, {}, redriven=batch[0].seq in self.redriven)
         lease.states.append(self)
@@ -32,7 +35,7 @@ class GroupState(Progress):
         """Settle a batch on delivery, without a lease (C-19)."""
         for message in batch:
             self._settle(message.seq)
-        self.ended_us = now_us
+        self.taken_us = self.ended_us = now_us
 
     def held(self, lease_id: str, now_us: int) -> Hold | None:
         """Return the live or last closed lease of that id, or None."""
@@ -148,6 +151,7 @@ class GroupState(Progress):
             error=history.error,
             failure_count=history.failures,
             delivery_count=history.deliveries,
+            encrypted=message.encrypted,
         )
         self._settle(seq)
 
@@ -163,6 +167,7 @@ class GroupState(Progress):
             letter.payload,
             letter.created_us,
             letter.trace_id,
+            letter.encrypted,
         )
         self.redriven[seq] = Redriven(copy, now_us)
 
@@ -227,6 +232,18 @@ class GroupState(Progress):
         self._bury(seq, History(old.failures, old.deliveries, error=reason), now_us)
         return True
 
+    def retry_now(self, seq: int, now_us: int) -> bool:
+        """End the retry delay of a message; False where it has not failed, or is in flight."""
+        self._take_back(now_us)
+        self.skip_too_old()
+        history = self.histories.get(seq, FRESH)
+        in_flight = self.hold is not None and seq in self.hold.open
+        if in_flight or not history.failures:
+            return False
+        if history.not_before_us > now_us:
+            self.histories[seq] = msgspec.structs.replace(history, not_before_us=now_us)
+        return True
+
     def drop(self, seq: int, now_us: int) -> None:
         """Settle a message that leaves the store, and forget all that was known of it."""
         self._take_back(now_us)
@@ -283,3 +300,4 @@ class GroupState(Progress):
     def forget(self) -> None:
         """Let go of both leases, so that their ids mean nothing here any more."""
         self.hold = self.closed = None
+        self.rests_until_us = 0

@@ -15,7 +15,9 @@ from queen_sync.backends.memory_leases import Lease
 from queen_sync.backends.memory_partition import Partition
 from queen_sync.backends.memory_state import GroupState
 from queen_sync.backends.memory_values import QueueRecord
+from queen_sync.encryption import KeyRing
 from queen_sync.errors import PartitionNotFound, QueueNotFound
+from queen_sync.stats import Counts
 
 
 class Registration:
@@ -122,10 +124,14 @@ class QueueState(QueueRecord):
 class Store:
     """All queues, and the indexes that find a partition or a lease by its id."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: KeyRing | None = None) -> None:
+        self.keys = keys
+        """What seals and opens the payloads of encrypted queues."""
         self.queues: dict[str, QueueState] = {}
         self.partitions: dict[str, Partition] = {}
         """By partition id."""
+        self.counts: dict[tuple[int, str], Counts] = {}
+        """What happened, by minute and queue."""
         self.waiting: dict[str, dict[str, Registration]] = {}
         """Groups to be registered: of a missing queue, or deleted with their start kept."""
         self.leases: WeakValueDictionary[str, Lease] = WeakValueDictionary()
@@ -193,6 +199,8 @@ class Store:
             queue.unregister(group)
         for partition in queue.partitions.values():
             del self.partitions[partition.id]
+        # They know each other: only once they are parted is their memory free at once.
+        queue.partitions.clear()
         self.waiting.pop(name, None)
         return True
 
@@ -204,6 +212,7 @@ class Store:
             return False
         for state in partition.groups.values():
             state.forget()
+        partition.groups.clear()
         del self.partitions[partition.id]
         if name == m.DEFAULT_PARTITION:
             self.partition_of(queue, name, now_us)

@@ -22,6 +22,8 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
     created_us: int
     trace_id: str | None
+    encrypted: bool = False
+    """Whether the payload is an envelope."""
 
 
 class Redriven(msgspec.Struct, frozen=True, gc=False):

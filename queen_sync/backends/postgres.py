@@ -26,9 +26,11 @@ from queen_sync.backends.postgres_inspection import PostgresInspection
 from queen_sync.backends.postgres_migrations import migrate
 from queen_sync.backends.postgres_pop import Pops, instant
 from queen_sync.backends.postgres_push import push_to_one
+from queen_sync.backends.postgres_sealing import Seals
 from queen_sync.backends.postgres_spread import Counts, Spreads, mark, spread
-from queen_sync.backends.postgres_sweep import Sweep
+from queen_sync.backends.postgres_sweep import REPAIR_INTERVAL_SECONDS, Sweep
 from queen_sync.clock import Clock, to_datetime
+from queen_sync.encryption import KeyRing
 from queen_sync.errors import (
     InvalidRequest,
     LeaseLost,
@@ -50,7 +52,8 @@ MAX_REMOVALS = 10_000
 _FOUND = "queen.find_dead_letters(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) d"
 _DEAD_LETTERS = (
     "select d.partition_id, d.seq, d.created_at, d.transaction_id, d.trace_id::text, d.payload,"
-    " d.queue_name, d.partition_name, d.group_name, d.error, d.failures, d.deliveries, d.failed_at"
+    " d.queue_name, d.partition_name, d.group_name, d.error, d.failures, d.deliveries, d.failed_at,"
+    " d.encryption_key_id"
     f" from {_FOUND}"
     " order by d.failed_at desc, d.partition_id desc, d.seq desc, d.group_id desc"
     " limit %s offset %s"
@@ -73,8 +76,11 @@ class PostgresBackend(PostgresInspection):
     """Queues in the schema ``queen`` of a PostgreSQL database, version 14 or later.
 
     ``pool_size`` connections at most serve calls; two more carry hints between processes
-    (``listen_dsn``: where to listen, if ``dsn`` leads through a pooler). With a ``clock`` its
-    value goes into every statement in place of the server's own.
+    (``listen_dsn``: where to listen, if ``dsn`` leads through a pooler, which is ``pooled`` if
+    it gives sessions out by the transaction). With a ``clock`` its value goes into every
+    statement in place of the server's own. ``keys`` seal and open the payloads of encrypted
+    queues; without them such queues cannot be made or pushed to. Sweeps look for broken
+    invariants once in ``repair_interval_seconds``, all processes together.
     Make it in the process that uses it: connections and threads do not survive a fork.
     """
 
@@ -91,20 +97,29 @@ class PostgresBackend(PostgresInspection):
         statement_timeout_milliseconds: int = 30_000,
         lock_timeout_milliseconds: int = 5_000,
         listen_dsn: str | None = None,
+        pooled: bool = False,
+        keys: KeyRing | None = None,
+        repair_interval_seconds: int = REPAIR_INTERVAL_SECONDS,
         migrate: bool = True,
     ) -> None:
         if migrate:
             migrate_now(dsn)
+        if keys is not None:
+            self.capabilities = self.capabilities.plus("enc")
+        self._keys = keys
         self._clock = clock
+        self._repair_interval_seconds = repair_interval_seconds
         self._db = Connections(
             dsn,
             size=pool_size,
             statement_timeout_milliseconds=statement_timeout_milliseconds,
             lock_timeout_milliseconds=lock_timeout_milliseconds,
+            pooled=pooled,
         )
         self._names: dict[int, str] = {}
         self._spreads = Spreads()
-        self._pops = Pops(self._db, self._now)
+        self._seals = Seals(keys)
+        self._pops = Pops(self._db, self._now, keys)
         self._hints = Hints(
             self._db.dedicated,
             self._name_of,
@@ -169,7 +184,9 @@ class PostgresBackend(PostgresInspection):
         if not items:
             return []
         try:
-            receipts, changed = self._spreads.run(lambda counts: self._push(items, counts, create))
+            receipts, changed = self._seals.run(
+                lambda: self._spreads.run(lambda counts: self._push(items, counts, create))
+            )
         except QueueFull as error:
             error.index = None  # which element is a matter of transactions
             raise
@@ -182,7 +199,9 @@ class PostgresBackend(PostgresInspection):
         if any(item.queue != queue for item in items):
             return super().push_together(calls)
         number, receipts = self._db.call(
-            lambda cursor: push_to_one(cursor, items, self._now(), create=True, patience=PATIENCE),
+            lambda cursor: push_to_one(
+                cursor, items, self._seals, self._now(), create=True, patience=PATIENCE
+            ),
             retry=False,
         )
         self._hint({number: queue})
@@ -195,7 +214,7 @@ class PostgresBackend(PostgresInspection):
         queue = items[0].queue
         if queue not in counts and all(item.queue == queue for item in items):
             number, receipts = self._db.call(
-                lambda cursor: push_to_one(cursor, items, now, create=create)
+                lambda cursor: push_to_one(cursor, items, self._seals, now, create=create)
             )
             return receipts, {number: queue}
 
@@ -203,7 +222,7 @@ class PostgresBackend(PostgresInspection):
             placed = spread(cursor, items, counts)
             postgres_transact.lock(cursor, [], placed, [], now, create=create)
             done = postgres_transact.push_all(
-                cursor, list(enumerate(placed)), counts, now, create=create
+                cursor, list(enumerate(placed)), counts, self._seals, now, create=create
             )
             mark(cursor, items, placed, counts, now)
             return done
@@ -258,9 +277,13 @@ class PostgresBackend(PostgresInspection):
 
     def transact(self, transaction: m.Transaction) -> m.Transacted:
         now = self._now()
-        answer, changed = self._spreads.run(
-            lambda counts: self._db.transaction(
-                lambda cursor: postgres_transact.transact(cursor, transaction, counts, now)
+        answer, changed = self._seals.run(
+            lambda: self._spreads.run(
+                lambda counts: self._db.transaction(
+                    lambda cursor: postgres_transact.transact(
+                        cursor, transaction, counts, self._seals, now
+                    )
+                )
             )
         )
         self._hint(changed)
@@ -333,7 +356,7 @@ class PostgresBackend(PostgresInspection):
             rows = cursor.execute(_DEAD_LETTERS, [*which, wanted.limit, wanted.offset]).fetchall()
             total = _value(cursor, f"select count(*) from {_FOUND}", which)
             return m.DeadLetters(
-                items=[postgres_rows.dead_letter_of(row) for row in rows], total=total
+                items=[postgres_rows.dead_letter_of(row, self._keys) for row in rows], total=total
             )
 
         return self._db.call(work, writes=False)
@@ -366,10 +389,15 @@ class PostgresBackend(PostgresInspection):
     # --------------------------------------------------------- upkeep and wake-ups
 
     def sweep(self) -> m.SweepReport:
-        return Sweep(self._db, self._now()).run()
+        return Sweep(
+            self._db, self._now(), repair_interval_seconds=self._repair_interval_seconds
+        ).run()
 
     def next_ready_in(self, request: m.PopRequest) -> float | None:
         return self._pops.next_ready_in(request)
+
+    def ready_now(self, requests: Sequence[m.PopRequest]) -> list[bool]:
+        return self._pops.ready_now(requests)
 
     def listen(self, callback: Callable[[Hint], None]) -> Callable[[], None]:
         return self._hints.listen(callback)

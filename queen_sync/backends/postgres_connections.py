@@ -1,7 +1,8 @@
 """Connections to PostgreSQL: a pool, bounded retries, and what each failure means.
 
 No session state is relied on: time limits and the isolation level are start-up options of each
-connection, and whatever is left in a transaction or cannot write any more is thrown away.
+connection, or, behind a pooler, of each transaction; whatever is left in a transaction or cannot
+write any more is thrown away.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import os
 import random
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper, Int8BinaryLoader, Int8Dumper
 from psycopg.types.string import ByteaBinaryLoader
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
@@ -51,6 +53,15 @@ class Connection(psycopg.Connection[Any]):
         return self.kept
 
 
+PROBING: Mapping[str, int] = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""How soon a connection over TCP finds out that the other host is gone (O-26): half a minute."""
 RETRIES = 3
 MAX_ROWS_KEPT = 10
 FIRST_PAUSE_SECONDS = 0.1
@@ -99,19 +110,28 @@ class Connections:
         size: int,
         statement_timeout_milliseconds: int,
         lock_timeout_milliseconds: int,
+        pooled: bool = False,
         acquire_timeout_seconds: float = 10.0,
     ) -> None:
         self._pid = os.getpid()
-        self._options = {
-            "autocommit": True,
-            "options": f"-c statement_timeout={statement_timeout_milliseconds}"
-            f" -c lock_timeout={lock_timeout_milliseconds}"
-            " -c default_transaction_isolation=read\\ committed"
-            " -c application_name=queen-sync",
-        }
+        self._pooled = pooled
+        self._begin = "begin isolation level read committed"
+        self._options: dict[str, Any] = {"autocommit": True, "application_name": "queen-sync"}
+        if pooled:
+            # The next transaction may be on another session of the server, which nobody has set up
+            # and which knows no statement of ours: each brings its limits along (O-29).
+            self._options["prepare_threshold"] = None
+            self._begin += f"; set local statement_timeout = {statement_timeout_milliseconds:d}"
+            self._begin += f"; set local lock_timeout = {lock_timeout_milliseconds:d}"
+        else:
+            self._options["options"] = (
+                f"-c statement_timeout={statement_timeout_milliseconds}"
+                f" -c lock_timeout={lock_timeout_milliseconds}"
+                " -c default_transaction_isolation=read\\ committed"
+            )
         self._dsn = dsn
         self._pool: ConnectionPool[Connection] = ConnectionPool(
-            dsn,
+            probed(dsn),
             connection_class=Connection,
             min_size=1,
             max_size=size,
@@ -128,7 +148,7 @@ class Connections:
 
     def dedicated(self, dsn: str | None = None) -> psycopg.Connection[Any]:
         """Return a connection of its own, outside the pool, for a thread that keeps it."""
-        return psycopg.connect(dsn or self._dsn, autocommit=True)
+        return psycopg.connect(probed(dsn or self._dsn), autocommit=True)
 
     def call(self, work: Callable[[Cursor], T], *, writes: bool = True, retry: bool = True) -> T:
         """Run one statement that is a transaction by itself; ``work`` executes and fetches it.
@@ -136,7 +156,8 @@ class Connections:
         ``writes`` False says that nothing is lost when the answer does not come, ``retry``
         False that a deadlock's victim is not tried again here.
         """
-        return self._retried(work, self._once, writes=writes, retries=RETRIES if retry else 0)
+        run = self._committed if self._pooled else self._once
+        return self._retried(work, run, writes=writes, retries=RETRIES if retry else 0)
 
     def transaction(self, work: Callable[[Cursor], T]) -> T:
         """Run several statements in one transaction; the commit happens after ``work`` returns."""
@@ -181,10 +202,11 @@ class Connections:
             cursor.close()  # it holds what it fetched last
         return result
 
-    @staticmethod
-    def _committed(connection: Connection, work: Callable[[Cursor], T], doubt: list[bool]) -> T:
+    def _committed(
+        self, connection: Connection, work: Callable[[Cursor], T], doubt: list[bool]
+    ) -> T:
         with connection.cursor(binary=True) as cursor:
-            cursor.execute("begin isolation level read committed")
+            connection.execute(self._begin)  # as text: several statements in one round trip
             try:
                 result = work(cursor)
             except BaseException:
@@ -213,6 +235,13 @@ class Connections:
         if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             connection.close()  # an open or failed transaction never meets the next user (O-28)
         self._pool.putconn(connection)
+
+
+def probed(dsn: str) -> str:
+    """Return an address with what it does not say about keepalive and waiting filled in."""
+    said = {key: value for key, value in conninfo_to_dict(dsn).items() if value}
+    merged: dict[str, Any] = {**PROBING, **said}
+    return make_conninfo(**merged)
 
 
 def _configure(connection: psycopg.Connection[Any]) -> None:

@@ -3,19 +3,26 @@
 A hint is a NOTIFY with queue ids, sent outside the transactions that cause it, on a connection of
 its own, and coalesced: NOTIFY inside a push would serialise commits (a third of them, measured).
 Hints may be lost; whoever waits looks by itself now and then.
+
+Both connections notice when the other side is gone (O-26): a network that swallows packets says
+nothing, so an answer that does not come in time counts as the end, and a listener that hears
+nothing asks for an answer every few seconds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import random
 import secrets
+import select
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psycopg
+from psycopg.pq import ExecStatus
 
 from queen_sync.backends.base import Hint
 from queen_sync.errors import QueenError
@@ -28,6 +35,16 @@ INTERVAL_SECONDS = 0.01
 MAX_IDS = 400
 """More than fit into one payload of 8,000 bytes mean: look everywhere."""
 EVERYWHERE = "*"
+BEAT_SECONDS = 5.0
+"""How long a listener hears nothing before it asks whether it is still heard."""
+ANSWER_SECONDS = 3.0
+"""How long an answer may take before the connection counts as lost."""
+QUIET_SECONDS = 10.0
+"""How long nothing more is said in the log about connections that are lost again and again."""
+FIRST_PAUSE_SECONDS = 0.1
+MAX_PAUSE_SECONDS = 2.0
+_LISTEN = f"listen {CHANNEL}".encode()
+_NOTIFY = b"select pg_notify($1, $2)"
 
 
 class Hints:
@@ -112,7 +129,7 @@ class Hints:
             try:
                 if connection is None:
                     connection = self._connect()
-                connection.execute("select pg_notify(%s, %s)", [CHANNEL, f"{self._token}:{where}"])
+                ask(connection, _NOTIFY, [CHANNEL, f"{self._token}:{where}"])
                 pause, sent_at = 0.0, time.monotonic()
             except psycopg.Error as error:
                 # Kept until it is sent; waiting pops find the work at their next own look.
@@ -120,7 +137,7 @@ class Hints:
                 if connection is not None:
                     connection.close()
                 connection = None
-                pause = min(2.0, pause * 2 or 0.1)
+                pause = min(MAX_PAUSE_SECONDS, pause * 2 or FIRST_PAUSE_SECONDS)
                 if self._closed:
                     break
                 with self._wake:
@@ -129,21 +146,41 @@ class Hints:
             connection.close()
 
     def _listen(self) -> None:
-        pause = 0.1
+        pause = 0.0
+        quiet_until = 0.0
         while not self._closed:
+            connection: psycopg.Connection[Any] | None = None
             try:
-                with self._connect_listener() as connection:
-                    connection.execute(f"listen {CHANNEL}")
-                    pause = 0.1
-                    self._tell(None)  # what was said while nobody listened
-                    while not self._closed:
-                        for notice in connection.notifies(timeout=0.5, stop_after=1):
-                            self._heard(notice.payload)
+                connection = self._connect_listener()
+                ask(connection, _LISTEN)
+                pause = 0.0
+                self._tell(None)  # what was said while nobody listened
+                self._hear(connection)
             except psycopg.Error as error:
-                log.debug("listening again in %.1f s: %s", pause, error)
-                with self._wake:
-                    self._wake.wait_for(lambda: self._closed, timeout=pause)
-                pause = min(2.0, pause * 2)
+                if time.monotonic() >= quiet_until:
+                    log.warning("the connection for wake-ups was lost: %s", error)
+                    quiet_until = time.monotonic() + QUIET_SECONDS
+                pause = min(MAX_PAUSE_SECONDS, pause * 2 or FIRST_PAUSE_SECONDS)
+            finally:
+                if connection is not None:
+                    connection.close()
+            # Processes that lost the same server do not all come back in one instant.
+            with self._wake:
+                wait = pause * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
+                self._wake.wait_for(lambda: self._closed, timeout=wait)
+
+    def _hear(self, connection: psycopg.Connection[Any]) -> None:
+        """Pass on what is heard until this is closed; raises where the connection is lost."""
+        beat_at = time.monotonic() + BEAT_SECONDS
+        while not self._closed:
+            for notice in connection.notifies(timeout=0.5, stop_after=1):
+                beat_at = time.monotonic() + BEAT_SECONDS
+                self._heard(notice.payload)
+            if time.monotonic() >= beat_at:
+                ask(connection, _LISTEN)
+                while notify := connection.pgconn.notifies():  # what came beside the answer
+                    self._heard(notify.extra.decode())
+                beat_at = time.monotonic() + BEAT_SECONDS
 
     def _heard(self, payload: str) -> None:
         token, _, where = payload.partition(":")
@@ -159,3 +196,32 @@ class Hints:
             return
         if names != {None}:
             self._tell(frozenset(name for name in names if name is not None))
+
+
+def ask(
+    connection: psycopg.Connection[Any], statement: bytes, arguments: Sequence[str] = ()
+) -> None:
+    """Run a statement whose result does not matter; raise OperationalError if no answer comes.
+
+    The driver itself waits for an answer for as long as the connection seems to stand.
+    """
+    raw = connection.pgconn
+    deadline = time.monotonic() + ANSWER_SECONDS
+    if arguments:
+        raw.send_query_params(statement, [argument.encode() for argument in arguments])
+    else:
+        raw.send_query(statement)
+    poll = select.poll()
+    poll.register(raw.socket, select.POLLIN)
+    while True:
+        raw.flush()
+        while raw.is_busy():
+            left = deadline - time.monotonic()
+            if left <= 0 or not poll.poll(left * 1000):
+                raise psycopg.OperationalError("no answer in time")
+            raw.consume_input()
+        result = raw.get_result()
+        if result is None:
+            return
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise psycopg.OperationalError(result.get_error_message())

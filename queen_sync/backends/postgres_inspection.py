@@ -11,33 +11,42 @@ from typing import Any
 import msgspec
 
 from queen_sync import ids, inspection as i, model as m
-from queen_sync.backends.base import Backend
-from queen_sync.backends.postgres_connections import POSTGRES_EPOCH_US, Connections, Cursor
+from queen_sync.backends.postgres_connections import POSTGRES_EPOCH_US, Cursor
 from queen_sync.backends.postgres_pop import instant
 from queen_sync.backends.postgres_push import address_of
+from queen_sync.backends.postgres_sealing import opened, sealed_among, with_unreadable
+from queen_sync.backends.postgres_stats import PostgresStatistics
+from queen_sync.encryption import KeyRing
 from queen_sync.errors import MessageNotFound, PartitionNotFound, QueueNotFound
 
-_PARTITIONS = "select * from queen.list_partitions(%s, %s)"
+_PARTITIONS = "select * from queen.list_partitions(%s, %s, %s, %s)"
 _MESSAGE = (
     "select queue_name, partition_name, partition_id, seq, created_at, transaction_id,"
     " trace_id::text, payload from queen.read_message(%s, %s, %s, %s)"
+)
+_NAMED_MESSAGE = (
+    "select queue_name, partition_name, partition_id, seq, created_at, transaction_id,"
+    " trace_id::text, payload from queen.read_named_message(%s, %s, %s, %s)"
 )
 _LISTED = (
     "queue_name, partition_name, partition_id, seq, created_at, transaction_id, trace_id::text"
 )
 _MESSAGES = (
-    f"select {_LISTED} from queen.list_messages(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s::int4)"
+    f"select {_LISTED} from queen.list_messages("
+    "%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::int4, %s)"
 )
 _TRACE = (
     f"select {_LISTED} from queen.list_trace("
-    "%s::uuid, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::int4)"
+    "%s::uuid, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::int4, %s)"
 )
 _STATES = (
     "select place, group_name, status, deliveries, failures, error, lease_expires_at"
-    " from queen.message_states(%b::int8[], %b::int8[], %s)"
+    " from queen.message_states(%b::int8[], %b::int8[], %s, %s)"
 )
+_SEALED_HEADS = "select * from queen.sealed_heads(%s)"
 _DELETE = "select queen.delete_message(%s, %s, %s, %s, %s)"
 _BURY = "select queue_id, buried from queen.bury_message(%s, %s, %s, %s, %s, %s, %s)"
+_RETRY_NOW = "select queue_id, failed from queen.retry_message_now(%s, %s, %s, %s, %s, %s)"
 _CLEAR = "select queen.clear_partition(%s, %s)"
 _DELETE_PARTITION = "select queen.delete_partition(%s, %s, %s)"
 _QUEUE_NUMBER = "select q.id from queen.queues q where q.name = %s and q.deleted_at is null"
@@ -53,6 +62,7 @@ _SHOWN = (
 _TRACES = f"{_SHOWN} from queen.shown_traces(array(select queen.message_traces(%s, %s, %s, %s)))"
 _NAMED = "select ids::text[], total from queen.named_traces(%s, %s, %s, %s::int4, %s)"
 _SHOW = f"{_SHOWN} from queen.shown_traces(%s::text[]::uuid[])"
+_COUNT_TRACE_NAMES = "select queen.count_trace_names()"
 _TRACE_NAMES = "select name, traces, messages, last_at from queen.list_trace_names(%s::int4, %s)"
 NULL = b"null"
 
@@ -60,14 +70,10 @@ Name = tuple[int, str, int | None, int | None]
 """A partition's number, a message's name there, and the seq and stamp that the name may say."""
 
 
-class PostgresInspection(Backend):
+class PostgresInspection(PostgresStatistics):
     """What `PostgresBackend` shows of itself."""
 
-    _db: Connections
-
-    @abstractmethod
-    def _now(self) -> datetime | None:
-        """Return the caller's clock, None where the server's decides."""
+    _keys: KeyRing | None
 
     @abstractmethod
     def _hint(self, changed: Mapping[int, str]) -> None:
@@ -77,11 +83,14 @@ class PostgresInspection(Backend):
     def _name_of(self, number: int) -> str | None:
         """Return the name of a queue."""
 
-    def partitions(self, queue: str) -> Sequence[i.PartitionState]:
-        rows = self._rows(_PARTITIONS, [queue, self._now()])
-        return [
+    def partitions(
+        self, queue: str, *, limit: int | None = None, offset: int = 0
+    ) -> Sequence[i.PartitionState]:
+        rows = self._rows(_PARTITIONS, [queue, limit, offset, self._now()])
+        found = [
             _partition(queue, list(lanes)) for _, lanes in groupby(rows, key=lambda row: row[0])
         ]
+        return with_unreadable(found, self._rows(_SEALED_HEADS, [queue]), self._keys)
 
     # -------------------------------------------------------------------- messages
 
@@ -90,9 +99,22 @@ class PostgresInspection(Backend):
         now = self._now()
 
         def work(cursor: Cursor) -> list[i.StoredMessage]:
-            return _with_states(cursor, cursor.execute(_MESSAGE, name).fetchall(), now)
+            found = _with_states(cursor, cursor.execute(_MESSAGE, name).fetchall(), now)
+            return [opened(message, self._keys) for message in found]
 
         found = [] if name is None else self._db.call(work, writes=False)
+        return found[0] if found else None
+
+    def message_named(self, transaction_id: str) -> i.StoredMessage | None:
+        said = address_of(transaction_id)
+        name = [transaction_id, *(said or (None, None, None))]
+        now = self._now()
+
+        def work(cursor: Cursor) -> list[i.StoredMessage]:
+            found = _with_states(cursor, cursor.execute(_NAMED_MESSAGE, name).fetchall(), now)
+            return [opened(message, self._keys) for message in found]
+
+        found = [] if "\0" in transaction_id else self._db.call(work, writes=False)
         return found[0] if found else None
 
     def messages(self, wanted: i.MessageFilter) -> i.MessagePage:
@@ -102,10 +124,13 @@ class PostgresInspection(Backend):
             wanted.partition,
             wanted.namespace,
             wanted.task,
+            wanted.status,
+            wanted.group,
             instant(wanted.from_us),
             instant(wanted.to_us),
             *_key(wanted.before),
             wanted.offset + wanted.limit + 1,
+            now,
         ]
 
         def work(cursor: Cursor) -> i.MessagePage:
@@ -114,7 +139,9 @@ class PostgresInspection(Backend):
             else:
                 cursor.execute(_TRACE, [wanted.trace_id, *which])
             rows = cursor.fetchall()[wanted.offset :]
-            page = _with_states(cursor, [(*row, NULL) for row in rows[: wanted.limit]], now)
+            page = _with_states(
+                cursor, [(*row, NULL) for row in rows[: wanted.limit]], now, wanted.group
+            )
             more = len(rows) > wanted.limit
             return i.MessagePage(
                 items=page, next_before=(page[-1].created_us, page[-1].id) if more else None
@@ -141,6 +168,16 @@ class PostgresInspection(Backend):
         reason = None if error is None else m.storable(error)
         number, count = (
             (None, 0) if name is None else self._one(_BURY, [*name, group, reason, self._now()])
+        )
+        if number is None:
+            raise MessageNotFound("Message not found")
+        self._hint_number(number)
+        return int(count)
+
+    def retry_now(self, partition_id: str, transaction_id: str, group: str | None = None) -> int:
+        name = _name(partition_id, transaction_id)
+        number, count = (
+            (None, 0) if name is None else self._one(_RETRY_NOW, [*name, group, self._now()])
         )
         if number is None:
             raise MessageNotFound("Message not found")
@@ -209,6 +246,9 @@ class PostgresInspection(Backend):
             )
             for name, traces, messages, last in self._rows(_TRACE_NAMES, [limit, offset])
         ]
+
+    def count_trace_names(self) -> int:
+        return int(self._rows(_COUNT_TRACE_NAMES, [])[0][0])
 
     # -------------------------------------------------------------------- helpers
 
@@ -282,18 +322,18 @@ def _partition(queue: str, lanes: Sequence[tuple[Any, ...]]) -> i.PartitionState
 
 
 def _with_states(
-    cursor: Cursor, rows: Sequence[tuple[Any, ...]], now: datetime | None
+    cursor: Cursor, rows: Sequence[tuple[Any, ...]], now: datetime | None, group: str | None = None
 ) -> list[i.StoredMessage]:
-    """Return messages from their rows, with what has become of each."""
+    """Return messages from their rows, with what has become of each for all groups or for one."""
     if not rows:
         return []
-    cursor.execute(_STATES, [[row[2] for row in rows], [row[3] for row in rows], now])
+    cursor.execute(_STATES, [[row[2] for row in rows], [row[3] for row in rows], group, now])
     states: list[list[i.MessageState]] = [[] for _ in rows]
     status: i.MessageStatus
-    for place, group, status, deliveries, failures, error, expires in cursor.fetchall():
+    for place, name, status, deliveries, failures, error, expires in cursor.fetchall():
         states[place - 1].append(
             i.MessageState(
-                group=group,
+                group=name,
                 status=status,
                 delivery_count=deliveries,
                 failure_count=failures,
@@ -301,9 +341,10 @@ def _with_states(
                 lease_expires_us=_us(expires),
             )
         )
+    sealed = sealed_among(cursor, rows)
     return [
-        msgspec.structs.replace(_message(row), states=found)
-        for row, found in zip(rows, states, strict=True)
+        msgspec.structs.replace(_message(row), states=found, encrypted=place in sealed)
+        for place, (row, found) in enumerate(zip(rows, states, strict=True), 1)
     ]
 
 

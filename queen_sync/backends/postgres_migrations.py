@@ -31,7 +31,8 @@ def _files(folder: str) -> list[tuple[str, str]]:
 def migrate(dsn: str) -> bool:
     """Bring the schema ``queen`` up to date; return whether anything had to be done."""
     try:
-        connection = psycopg.connect(dsn)
+        # Nothing prepared: a pooler would hand the statement's session to somebody else.
+        connection = psycopg.connect(dsn, prepare_threshold=None)
     except psycopg.OperationalError as error:
         raise BackendUnavailable("the database cannot be reached") from error
     # What another migration commits while this one waits must be seen, whatever the default is.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import time
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -10,28 +12,42 @@ from typing import Any
 import msgspec
 
 from queen_sync import model as m
-from queen_sync.backends.postgres_connections import Connections, Cursor
-from queen_sync.backends.postgres_rows import claim_of, subscription_of
+from queen_sync.backends.postgres_acks import settle
+from queen_sync.backends.postgres_connections import POSTGRES_EPOCH_US, Connections, Cursor
+from queen_sync.backends.postgres_rows import popped_of, subscription_of
 from queen_sync.clock import to_datetime
-from queen_sync.errors import BackendError
+from queen_sync.encryption import PAUSE_SECONDS, KeyRing
+from queen_sync.errors import BackendError, Undecryptable
+
+log = logging.getLogger(__name__)
 
 REGISTER_CHUNK = 1_000
 MAX_REGISTRATIONS = 5
+MAX_ROUNDS = 20
+"""How often a pop tries again after all that it was given had to be put off."""
+
+LOOK_SECONDS = 1.0
+FLOOR_DISTANCE_US = 100_000
+MAX_FLOORS = 10_000
 
 _POP = (
     "select partition_id, seq, created_at, transaction_id, trace_id::text, payload, deliveries,"
-    " failures, note, lease_id::text, expires_at"
-    " from queen.pop(%s, %s, %s, %s::int4, %s::int4, %s, %s, %s, %s)"
+    " failures, note, lease_id::text, expires_at, key_id"
+    " from queen.pop(%s, %s, %s, %s::int4, %s::int4, %s, %s, %s, %s, %s)"
 )
 _CLAIMED = (
     "select partition_id, seq, created_at, transaction_id, trace_id::text, payload, deliveries,"
-    " failures, note, lease_id::text, expires_at from queen.claimed(%s, %s)"
+    " failures, note, lease_id::text, expires_at, key_id from queen.claimed(%s, %s)"
 )
+_PUT_OFF = "select queen.put_off(%s::uuid, %s, %s, %s::int4, %s)"
 _ATTEMPTED = "select queen.attempted(%s)"
 _REMEMBER = "select queen.remember_attempt(%s, %s::uuid, %s)"
 _SCOPE_QUEUES = "select queue_name, registered from queen.scope_queues(%s, %s, %s, %s)"
 _SCOPE_READY = "select queen.scope_ready_in(%s, %s, %s, %s)"
 _READY = "select queen.next_ready_in(%s, %s, %s, %s)"
+_READY_NOW = (
+    "select queen.ready_now(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s)"
+)
 _BEGIN_SCOPE = "select mode, start_at, made from queen.begin_scope(%s, %s, %s, %s, %s, %s)"
 _BEGIN_GROUP = "select group_id, mode, start_at from queen.begin_group(%s, %s, %s, %s, %s, %s)"
 _ENTERING = "select group_name from queen.entering_groups(%s)"
@@ -50,22 +66,78 @@ class Unregistered(Exception):  # noqa: N818  # no error: the pop goes on after 
         self.queues = queues
 
 
+class Floors:
+    """From where the pops of each group look for a partition that is due.
+
+    Below what a pop found first there is nothing left but what commits late: a look at everything
+    once a second finds that, and so does a pop that finds nothing else.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], tuple[datetime, float]] = {}
+
+    def of(self, queue: str, request: m.PopRequest) -> datetime | None:
+        """Return from where to look; None: everywhere."""
+        if request.partition is not None:
+            return None
+        floor, looked_at = self._known.get((queue, request.group), (None, 0.0))
+        return floor if time.monotonic() - looked_at < LOOK_SECONDS else None
+
+    def note(
+        self,
+        queue: str,
+        request: m.PopRequest,
+        floor: datetime | None,
+        rows: Sequence[tuple[Any, ...]],
+    ) -> None:
+        """Take note of what a look from there found."""
+        if request.partition is not None:
+            return
+        key = (queue, request.group)
+        due = next((row[2] for row in rows if row[1] is None and row[2] is not None), None)
+        if due is None:
+            self._known.pop(key, None)
+            return
+        if len(self._known) >= MAX_FLOORS:
+            self._known.clear()
+        found = to_datetime(due + POSTGRES_EPOCH_US - FLOOR_DISTANCE_US)
+        _, looked_at = self._known.get(key, (None, 0.0))
+        if floor is None:
+            self._known[key] = found, time.monotonic()
+        else:
+            self._known[key] = max(floor, found), looked_at
+
+
 class Pops:
     """The pops of one backend."""
 
-    def __init__(self, connections: Connections, now: Callable[[], datetime | None]) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        now: Callable[[], datetime | None],
+        keys: KeyRing | None,
+    ) -> None:
         self._db = connections
         self._now = now
+        self._keys = keys
+        self._floors = Floors()
 
     def pop(self, request: m.PopRequest) -> m.Claim:
-        """Answer a pop, registering its group where it is new (C-07)."""
+        """Answer a pop, registering its group where it is new (C-07).
+
+        Undecryptable where there was something to deliver and none of it could be opened.
+        """
         ignored = remembered = False
         if not request.queue:
             ignored, remembered = self._begin_scope(request)
         begins = request.subscription or m.Subscription()
         for _ in range(MAX_REGISTRATIONS):
+            closed: list[Undecryptable] = []
             try:
-                claim = self._attempt(request) if request.attempt_id else self._take(request)
+                if request.attempt_id:
+                    claim = self._attempt(request, closed)
+                else:
+                    claim = self._take(request, closed)
             except Unregistered as error:
                 for queue in error.queues:
                     found, stored = self.register(queue, request.group, begins, scoped=remembered)
@@ -73,17 +145,24 @@ class Pops:
                         ignored = request.subscription is not None and stored != begins
                         return m.Claim(group=request.group, subscription_ignored=ignored)
                 continue
+            if closed:
+                log.warning("%s; %d lanes rest for that", closed[0].message, len(closed))
+                if not claim:
+                    raise closed[0]
             if request.queue:
                 return claim
             return msgspec.structs.replace(claim, subscription_ignored=ignored)
         raise BackendError("the group keeps being deleted")
 
-    def _take(self, request: m.PopRequest) -> m.Claim:
+    def _take(self, request: m.PopRequest, closed: list[Undecryptable]) -> m.Claim:
         if not request.queue:
-            return self._of_scope(self._db.call, request)
-        return self._db.call(lambda cursor: self._of_queue(cursor, request, request.queue))
+            return self._of_scope(self._db.call, request, closed)
+        return self._db.call(lambda cursor: self._of_queue(cursor, request, request.queue, closed))
 
-    def _of_queue(self, cursor: Cursor, request: m.PopRequest, queue: str) -> m.Claim:
+    def _of_queue(
+        self, cursor: Cursor, request: m.PopRequest, queue: str, closed: list[Undecryptable]
+    ) -> m.Claim:
+        """Take what there is in a queue; lanes that cannot be opened are put off and noted."""
         wanted = request.subscription if request.queue else None
         arguments = [
             queue,
@@ -94,14 +173,26 @@ class Pops:
             request.auto_ack,
             wanted and wanted.mode,
             instant(wanted.from_us) if wanted else None,
-            self._now(),
         ]
-        claim = claim_of(cursor.execute(_POP, arguments).fetchall(), request.group)
-        if claim is None:
-            raise Unregistered([queue])
+        now = self._now()
+        for _ in range(MAX_ROUNDS):
+            floor = self._floors.of(queue, request)
+            rows = cursor.execute(_POP, [*arguments, floor, now]).fetchall()
+            self._floors.note(queue, request, floor, rows)
+            popped = popped_of(rows, request.group, self._keys)
+            if popped is None:
+                raise Unregistered([queue])
+            for partition, seq, error in popped.closed:
+                closed.append(error)
+                cursor.execute(_PUT_OFF, [popped.lease, partition, seq, PAUSE_SECONDS, now])
+            claim = popped.claim
+            if claim.lease_id is not None and request.auto_ack:
+                claim = _settled(cursor, claim, now)
+            if claim or not popped.closed:
+                break
         return claim
 
-    def _of_scope(self, call: Call, request: m.PopRequest) -> m.Claim:
+    def _of_scope(self, call: Call, request: m.PopRequest, closed: list[Undecryptable]) -> m.Claim:
         """Try the queues that have something due, the most urgent first (C-17)."""
         where = [request.namespace, request.task, request.group, self._now()]
         rows = call(lambda cursor: cursor.execute(_SCOPE_QUEUES, where).fetchall())
@@ -109,12 +200,14 @@ class Pops:
         if new:
             raise Unregistered(new)
         for queue, _ in rows:
-            claim: m.Claim = call(partial(self._of_queue, request=request, queue=queue))
+            claim: m.Claim = call(
+                partial(self._of_queue, request=request, queue=queue, closed=closed)
+            )
             if claim:
                 return claim
         return m.Claim(group=request.group)
 
-    def _attempt(self, request: m.PopRequest) -> m.Claim:
+    def _attempt(self, request: m.PopRequest, closed: list[Undecryptable]) -> m.Claim:
         """Answer a pop by the claim that its attempt id named before, while that lives (C-13)."""
         place = [request.queue, request.namespace, request.task, request.group, request.attempt_id]
         attempt = msgspec.json.encode(place).decode()
@@ -123,13 +216,15 @@ class Pops:
             row = cursor.execute(_ATTEMPTED, [attempt]).fetchone()
             if row is not None and row[0] is not None:
                 rows = cursor.execute(_CLAIMED, [row[0], self._now()]).fetchall()
-                claim = claim_of(rows, request.group)
-                if claim:
-                    return claim
+                popped = popped_of(rows, request.group, self._keys)
+                if popped is not None and popped.closed:
+                    raise popped.closed[0].error  # the lease is somebody's who could read it
+                if popped is not None and popped.claim:
+                    return popped.claim
             if request.queue:
-                claim = self._of_queue(cursor, request, request.queue)
+                claim = self._of_queue(cursor, request, request.queue, closed)
             else:
-                claim = self._of_scope(lambda inner: inner(cursor), request)
+                claim = self._of_scope(lambda inner: inner(cursor), request, closed)
             if claim:
                 cursor.execute(_REMEMBER, [attempt, claim.lease_id, self._now()])
             return claim
@@ -146,6 +241,19 @@ class Pops:
             lambda cursor: cursor.execute(statement, [*where, self._now()]).fetchone(), writes=False
         )
         return None if row is None or row[0] is None else float(row[0])
+
+    def ready_now(self, requests: Sequence[m.PopRequest]) -> list[bool]:
+        """Say which of these may find something now, in one statement (O-42)."""
+        if not requests:
+            return []
+        asked = [(x.queue, x.namespace, x.task, x.group, x.partition) for x in requests]
+        columns = [list(column) for column in zip(*asked, strict=True)]
+        row = self._db.call(
+            lambda cursor: cursor.execute(_READY_NOW, [*columns, self._now()]).fetchone(),
+            writes=False,
+        )
+        assert row is not None
+        return list(row[0])
 
     # --------------------------------------------------------------- registration
 
@@ -206,6 +314,30 @@ class Pops:
     def _value(self, statement: str, arguments: list[Any]) -> Any:
         row = self._db.call(lambda cursor: cursor.execute(statement, arguments).fetchone())
         return None if row is None else row[0]
+
+
+def _settled(cursor: Cursor, claim: m.Claim, now: datetime | None) -> m.Claim:
+    """Complete a claim before it is handed out; what could not be completed is not (C-19).
+
+    An autoAck pop comes to this where payloads had to be opened first: what is settled at once
+    could not be put off.
+    """
+    acks = [
+        m.Ack(
+            transaction_id=message.id,
+            partition_id=message.partition_id,
+            lease_id=claim.lease_id,
+            group=claim.group,
+        )
+        for message in claim.messages
+    ]
+    answers, _ = settle(cursor, acks, now)
+    messages = [
+        message
+        for message, answer in zip(claim.messages, answers, strict=True)
+        if answer.status == "completed"
+    ]
+    return msgspec.structs.replace(claim, messages=messages, lease_id=None, expires_us=None)
 
 
 def instant(instant_us: int | None) -> datetime | None:

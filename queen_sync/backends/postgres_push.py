@@ -8,12 +8,13 @@ from typing import Any
 
 from queen_sync import ids, model as m
 from queen_sync.backends.postgres_connections import POSTGRES_EPOCH_US, Cursor
+from queen_sync.backends.postgres_sealing import Seals
 
 _PUSH = (
     "select queue_id, partition_ids, created_ats, seqs, duplicates, duplicate_ats,"
     " duplicate_traces::text[], depth, max_queue_size"
     " from queen.push(%s, %b::text[], %b::int8[]::int4[], %b::text[], %b::text[],"
-    " %b::text[]::uuid[], %b::int8[], %b::int8[], %b::int8[], %s, %s::int4, %s, %s)"
+    " %b::text[]::uuid[], %b::int8[], %b::int8[], %b::int8[], %s, %s::int4, %s, %s, %s)"
 )
 _LOCK_PARTITIONS = "select queen.lock_partitions(%b::text[], %b::text[], %s, %s)"
 _OUR_LENGTH = 36
@@ -41,6 +42,7 @@ def lock_partitions(
 def push_to_one(
     cursor: Cursor,
     items: Sequence[m.NewMessage],
+    seals: Seals,
     now: datetime | None,
     *,
     create: bool,
@@ -52,6 +54,7 @@ def push_to_one(
     ``spread`` says over how many partitions those for ``Default`` have been spread, ``patience``
     how long to wait for a row that somebody else holds.
     """
+    items, key = seals.seal(items)
     names: dict[str, int] = {}
     places = [names.setdefault(item.partition, len(names) + 1) for item in items]
     named = [item.transaction_id for item in items]
@@ -72,6 +75,7 @@ def push_to_one(
             [a and a.stamp for a in own] if says_ours else None,
             create,
             spread,
+            key,
             patience,
             now,
         ],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from queen_sync import ids, model as m
 from queen_sync.backends.postgres_connections import POSTGRES_EPOCH_US
+from queen_sync.encryption import KeyRing, open_envelope, shown
+from queen_sync.errors import Undecryptable
 
 UNREGISTERED = "unregistered"
 IGNORED = "ignored"
@@ -18,14 +20,35 @@ QUEUE_COLUMNS = (
 )
 
 
-def claim_of(rows: Sequence[tuple[Any, ...]], group: str) -> m.Claim | None:
-    """Return the claim that the rows of ``queen.pop`` say, None where the group is unregistered."""
+class Closed(NamedTuple):
+    """From where on a partition's part of a batch could not be opened, and why."""
+
+    partition: int
+    seq: int
+    error: Undecryptable
+
+
+class Popped(NamedTuple):
+    """What a pop was given: the claim of what could be opened, its lease, and what could not."""
+
+    claim: m.Claim
+    lease: str | None
+    closed: list[Closed]
+
+
+def popped_of(rows: Sequence[tuple[Any, ...]], group: str, keys: KeyRing | None) -> Popped | None:
+    """Return what the rows of ``queen.pop`` say, None where the group is unregistered.
+
+    Of each partition a claim holds what comes before the first payload that cannot be opened.
+    """
     messages: list[m.Message] = []
+    closed: list[Closed] = []
     lease = expires = None
     partitions = 0
     ignored = False
     queue = partition = partition_id = ""
-    priority = 0
+    opened = b""
+    priority = before = 0
     for (
         number,
         seq,
@@ -36,11 +59,22 @@ def claim_of(rows: Sequence[tuple[Any, ...]], group: str) -> m.Claim | None:
         deliveries,
         failures,
         note,
-        *rest,
+        lease_id,
+        ends,
+        key,
     ) in rows:
         if seq is not None:
             created_us = created + POSTGRES_EPOCH_US
             message_id = ids.message_id(number, seq, created_us)
+            if closed and closed[-1].partition == number:
+                continue
+            if key is not None:
+                try:
+                    opened = open_envelope(keys, queue, partition, transaction, payload)
+                except Undecryptable as error:
+                    closed.append(Closed(number, seq, error))
+                    partitions -= len(messages) == before
+                    continue
             messages.append(
                 m.Message(
                     id=message_id,
@@ -49,7 +83,7 @@ def claim_of(rows: Sequence[tuple[Any, ...]], group: str) -> m.Claim | None:
                     partition=partition,
                     partition_id=partition_id,
                     seq=seq,
-                    payload=payload,
+                    payload=payload if key is None else opened,
                     created_us=created_us,
                     trace_id=trace,
                     delivery_count=(deliveries or 0) + 1,
@@ -62,19 +96,21 @@ def claim_of(rows: Sequence[tuple[Any, ...]], group: str) -> m.Claim | None:
             queue, priority = transaction, failures
             partition, partition_id = note, ids.partition_id(number)
             partitions += 1
-            lease, expires = rest
+            before = len(messages)
+            lease, expires = lease_id, ends
         elif note == UNREGISTERED:
             return None
         else:
             ignored = True
-    return m.Claim(
+    claim = m.Claim(
         messages=messages,
-        lease_id=lease,
+        lease_id=lease if messages else None,
         group=group,
-        expires_us=None if expires is None else expires + POSTGRES_EPOCH_US,
+        expires_us=expires + POSTGRES_EPOCH_US if messages and expires is not None else None,
         partition_count=partitions,
         subscription_ignored=ignored,
     )
+    return Popped(claim, lease, closed)
 
 
 def queue_of(row: tuple[Any, ...]) -> m.Queue:
@@ -97,12 +133,15 @@ def subscription_of(mode: m.SubscriptionMode, start: int | None) -> m.Subscripti
     return m.Subscription(mode=mode, from_us=from_us)
 
 
-def dead_letter_of(row: tuple[Any, ...]) -> m.DeadLetter:
+def dead_letter_of(row: tuple[Any, ...], keys: KeyRing | None) -> m.DeadLetter:
     """Return the dead letter in a row of ``queen.list_dead_letters``."""
     (
         number, seq, created, transaction, trace, payload, queue, partition, group,
-        error, failures, deliveries, failed,
+        error, failures, deliveries, failed, key,
     ) = row  # fmt: skip
+    unreadable = None
+    if key is not None:
+        payload, unreadable = shown(keys, queue, partition, transaction, payload)
     created_us = created + POSTGRES_EPOCH_US
     message_id = ids.message_id(number, seq, created_us)
     return m.DeadLetter(
@@ -120,4 +159,6 @@ def dead_letter_of(row: tuple[Any, ...]) -> m.DeadLetter:
         error=error,
         failure_count=failures,
         delivery_count=deliveries,
+        encrypted=key is not None,
+        unreadable=unreadable,
     )

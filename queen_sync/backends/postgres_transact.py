@@ -18,6 +18,7 @@ from queen_sync.backends.postgres_acks import (
 )
 from queen_sync.backends.postgres_connections import Cursor, refusal_of
 from queen_sync.backends.postgres_push import address_of, lock_partitions, push_to_one
+from queen_sync.backends.postgres_sealing import Seals
 from queen_sync.backends.postgres_spread import Counts, mark, spread
 from queen_sync.errors import AlreadySettled, LeaseLost, QueueFull
 
@@ -29,7 +30,11 @@ _COVERING = (
 
 
 def transact(
-    cursor: Cursor, transaction: m.Transaction, counts: Counts, now: datetime | None
+    cursor: Cursor,
+    transaction: m.Transaction,
+    counts: Counts,
+    seals: Seals,
+    now: datetime | None,
 ) -> tuple[m.Transacted, Work]:
     """Apply a transaction inside the caller's, who rolls back what this raises."""
     acks: list[tuple[int, m.Ack]] = []
@@ -58,7 +63,7 @@ def transact(
     try:
         places = [index for index, _ in pushes]
         receipts, pushed = push_all(
-            cursor, list(zip(places, placed, strict=True)), counts, now, create=True
+            cursor, list(zip(places, placed, strict=True)), counts, seals, now, create=True
         )
     except QueueFull as error:
         raise repeats if any(stood) else error from error
@@ -106,6 +111,7 @@ def push_all(
     cursor: Cursor,
     pushes: Sequence[tuple[int, m.NewMessage]],
     counts: Counts,
+    seals: Seals,
     now: datetime | None,
     *,
     create: bool,
@@ -122,6 +128,7 @@ def push_all(
             number, given = push_to_one(
                 cursor,
                 [item for _, item in chosen],
+                seals,
                 now,
                 create=create,
                 spread=counts.get(queue, 0),

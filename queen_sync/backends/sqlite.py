@@ -4,11 +4,13 @@ The engine is the PostgreSQL one in the small: a log of messages with positions,
 leases, rows for single messages only where something failed. Writes take turns, so what SQL
 functions do there under row locks is plain Python here, under the write lock. This module is the
 face; `sqlite_connections` has the turns and the commits, `sqlite_lanes` what becomes of a message,
-`sqlite_push`, `sqlite_pop`, `sqlite_acks` and `sqlite_transact` the operations.
+`sqlite_push`, `sqlite_pop`, `sqlite_acks` and `sqlite_transact` the operations,
+`sqlite_inspection`, `sqlite_cleanup` and `sqlite_traces` what operators look at and take out.
 """
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,33 +20,41 @@ import msgspec
 
 from queen_sync import model as m
 from queen_sync.backends import sqlite_groups, sqlite_pop, sqlite_rows
-from queen_sync.backends.base import FEATURES, Backend, Capabilities, Hint
+from queen_sync.backends.base import FEATURES, Capabilities, Hint
 from queen_sync.backends.sqlite_acks import Judge
+from queen_sync.backends.sqlite_cleanup import SqliteCleanup
 from queen_sync.backends.sqlite_connections import Connections, Session, bounded
 from queen_sync.backends.sqlite_hints import Hints
+from queen_sync.backends.sqlite_inspection import SqliteInspection
 from queen_sync.backends.sqlite_migrations import migrate
 from queen_sync.backends.sqlite_push import store
+from queen_sync.backends.sqlite_stats import SqliteStatistics
+from queen_sync.backends.sqlite_traces import SqliteTraces
 from queen_sync.backends.sqlite_transact import transact
 from queen_sync.backends.sqlite_upkeep import REMOVALS_KEPT, redrive, sweep
 from queen_sync.clock import SECOND, Clock, SystemClock
-from queen_sync.errors import InvalidRequest
+from queen_sync.encryption import KeyRing
+from queen_sync.errors import InvalidRequest, Undecryptable
 
 __all__ = ["SqliteBackend", "migrate"]
 
-NOT_YET = frozenset({"enc", "stats", "messages", "cleanup", "traces"})
+log = logging.getLogger(__name__)
+
+NOT_YET = frozenset({"enc"})
 MIN_EXTENSION_SECONDS = 60
 _TIMING = {"delayed_processing_seconds", "window_buffer_seconds"}
 _SCOPE = {"namespace", "task"}
 
 
-class SqliteBackend(Backend):
+class SqliteBackend(SqliteInspection, SqliteStatistics, SqliteCleanup, SqliteTraces):
     """Queues in the SQLite file ``path``, which is made where it is missing.
 
     Threads may share the backend, and processes of one machine the file, each with a backend of
     its own: make it in the process that uses it, since connections do not survive a fork. With
     ``synchronous`` ``normal`` a commit does not wait for the disk: the end of a process loses
     nothing, but a power failure may lose the last pushes that were answered.
-    ``busy_timeout_milliseconds`` is how long a write waits for other processes.
+    ``busy_timeout_milliseconds`` is how long a write waits for other processes. ``keys`` seal and
+    open the payloads of encrypted queues; without them such queues cannot be made or pushed to.
     Raises BackendUnavailable where the file cannot be used.
     """
 
@@ -57,7 +67,10 @@ class SqliteBackend(Backend):
         clock: Clock | None = None,
         synchronous: Literal["full", "normal"] = "full",
         busy_timeout_milliseconds: int = 5_000,
+        keys: KeyRing | None = None,
     ) -> None:
+        if keys is not None:
+            self.capabilities = self.capabilities.plus("enc")
         if synchronous not in ("full", "normal"):
             raise InvalidRequest("synchronous must be full or normal", "synchronous")
         if str(path) in ("", ":memory:"):
@@ -70,6 +83,7 @@ class SqliteBackend(Backend):
             clock or SystemClock(),
             synchronous=synchronous,
             busy_timeout_seconds=busy_timeout_milliseconds / 1_000,
+            keys=keys,
         )
         self._hints = Hints(self._db.others_wrote)
 
@@ -185,8 +199,13 @@ class SqliteBackend(Backend):
 
     def pop(self, request: m.PopRequest) -> m.Claim:
         claim = self._db.read(lambda session: sqlite_pop.peek(session, request))
+        closed: list[Undecryptable] = []
         while claim is None:
-            claim = self._db.write(lambda session: sqlite_pop.pop(session, request))
+            claim = self._db.write(lambda session: sqlite_pop.pop(session, request, closed))
+        if closed:
+            log.warning("%s; %d lanes rest for that", closed[0].message, len(closed))
+            if not claim:
+                raise closed[0]
         return claim
 
     def ack(self, acks: Sequence[m.Ack]) -> list[m.Acked]:
@@ -288,7 +307,7 @@ class SqliteBackend(Backend):
             rows = session.rows("list_dead_letters", *which, *page)
             (total,) = session.row("count_dead_letters", *which) or (0,)
             return m.DeadLetters(
-                items=[sqlite_rows.dead_letter_of(row) for row in rows], total=total
+                items=[sqlite_rows.dead_letter_of(row, session.keys) for row in rows], total=total
             )
 
         return self._db.read(work, snapshot=True)

@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from queen_sync.backends.sqlite_statements import STATEMENTS
 from queen_sync.clock import Clock
+from queen_sync.encryption import KeyRing
 from queen_sync.errors import BackendError, BackendUnavailable, OutcomeUnknown
 
 T = TypeVar("T")
@@ -52,11 +53,15 @@ def bounded(number: int) -> int:
 class Session:
     """The statements of one call, by name, at one instant of the clock that decides."""
 
-    __slots__ = ("_connection", "now_us")
+    __slots__ = ("_connection", "keys", "now_us")
 
-    def __init__(self, connection: sqlite3.Connection, now_us: int) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, now_us: int, keys: KeyRing | None = None
+    ) -> None:
         self._connection = connection
         self.now_us = now_us
+        self.keys = keys
+        """What seals and opens the payloads of encrypted queues."""
 
     def rows(self, name: str, *values: Any) -> list[Row]:
         return self._connection.execute(STATEMENTS[name], values).fetchall()
@@ -106,9 +111,16 @@ class Connections:
     """All connections of one backend to its file, for the process that made them."""
 
     def __init__(
-        self, path: str | Path, clock: Clock, *, synchronous: str, busy_timeout_seconds: float
+        self,
+        path: str | Path,
+        clock: Clock,
+        *,
+        synchronous: str,
+        busy_timeout_seconds: float,
+        keys: KeyRing | None = None,
     ) -> None:
         self.path = str(path)
+        self._keys = keys
         self._clock = clock
         self._synchronous = synchronous
         self._patience = busy_timeout_seconds
@@ -142,7 +154,7 @@ class Connections:
         try:
             if snapshot:
                 connection.execute("begin")
-            result = work(Session(connection, self._clock.now_us()))
+            result = work(Session(connection, self._clock.now_us(), self._keys))
             if snapshot:
                 connection.execute("commit")
         except BaseException as error:
@@ -257,7 +269,7 @@ class Connections:
             group.append(each)
             connection.execute("savepoint one_call")
             try:
-                each.result = each.work(Session(connection, self._clock.now_us()))
+                each.result = each.work(Session(connection, self._clock.now_us(), self._keys))
             except Exception as error:
                 if not connection.in_transaction:
                     raise failure_of(error) from error  # the whole round was undone

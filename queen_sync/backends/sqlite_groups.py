@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from queen_sync import model as m
 from queen_sync.backends.sqlite_connections import MAX_INTEGER, Session, bounded
-from queen_sync.backends.sqlite_lanes import lane_of, seq_before
+from queen_sync.backends.sqlite_holes import count_stored, seq_before
+from queen_sync.backends.sqlite_lanes import lane_of
 from queen_sync.backends.sqlite_seqs import Seqs, united
 from queen_sync.errors import PartitionNotFound, QueueNotFound
 
@@ -247,9 +248,11 @@ def list_groups(session: Session, queue_name: str) -> list[m.Group]:
         "list_groups", queue_name, session.now_us
     ):
         late = 0
-        for partition, last_seq, position, from_us, redriven in session.rows("late_lanes", number):
+        for partition, last_seq, position, settled, from_us, redriven in session.rows(
+            "late_lanes", number
+        ):
             begin = seq_before(session, partition, position, last_seq, from_us)
-            late += last_seq - begin + redriven
+            late += count_stored(Seqs.decode(settled), begin + 1, last_seq) + redriven
         groups.append(
             m.Group(
                 queue=queue_name,

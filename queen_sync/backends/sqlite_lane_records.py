@@ -102,6 +102,8 @@ class LaneRecord(ABC):
         self.hold: Hold | None = None
         """The live lease; one that has run out stays until it is taken back."""
         self.closed: Hold | None = None
+        self.taken_us: int | None = None
+        """Now, where the group has just taken messages."""
         if lease is not None:
             self.hold = Hold(lease, redriven, *map(decode, (batch, failed, returned, dead)))
         if closed is not None:
@@ -161,6 +163,7 @@ class LaneRecord(ABC):
             self.ready_us,
             *live,
             *last,
+            self.taken_us,
             self.place.partition,
             self.group,
         )
@@ -191,6 +194,10 @@ class LaneRecord(ABC):
             self._stored.update((seq, History._make(rest)) for seq, *rest in rows)
             self._looked_at = (first, end)
 
+    def known(self) -> list[int]:
+        """Return which of the messages that were looked at have a history, ascending."""
+        return sorted(seq for seq, history in self._stored.items() if history is not None)
+
     def _save_histories(self) -> None:
         if not self._changed:
             return
@@ -204,11 +211,13 @@ class LaneRecord(ABC):
         self._stored.update(self._changed)
         self._changed = {}
 
-    def _record(self, seq: int, history: History) -> None:
+    def record(self, seq: int, history: History) -> None:
+        """Keep what has happened to a message."""
         self._known(seq)  # so that saving knows whether there is a row
         self._changed[seq] = history
 
-    def _forget_histories(self, first: int, end: int) -> None:
+    def forget_histories(self, first: int, end: int) -> None:
+        """Forget what has happened to the messages from ``first`` to before ``end``."""
         self._save_histories()
         where = (self.group, self.place.partition)
         if self.retry_count:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from queen_sync import ids, model as m
 from queen_sync.backends.sqlite_connections import MAX_INTEGER, Row, Session, bounded
+from queen_sync.backends.sqlite_holes import holes_of, seq_before
 from queen_sync.backends.sqlite_lane_records import (
     History,
     Hold,
@@ -32,9 +33,8 @@ class Lane(LaneRecord):
     def skip_too_old(self) -> None:
         """Move past what was pushed before the group's starting time (C-07)."""
         if self.from_us:
-            self.position = seq_before(
-                self.session, self.place.partition, self.position, self.place.last_seq, self.from_us
-            )
+            partition, last_seq = self.place.partition, self.place.last_seq
+            self.move_to(seq_before(self.session, partition, self.position, last_seq, self.from_us))
             if self.position < self.place.last_seq:
                 self.from_us = 0
 
@@ -46,7 +46,7 @@ class Lane(LaneRecord):
         """
         if self.redriven_count:
             again = self._redriven(1)[0]
-            due_us = max(again[5], self.history(again[0]).not_before_us)
+            due_us = max(again[6], self.history(again[0]).not_before_us)
             return int(max(due_us, self.ended_us))
         self.skip_too_old()
         place = self.place
@@ -54,7 +54,7 @@ class Lane(LaneRecord):
         if head > place.last_seq:
             return None
         row = self.session.row("message_at", place.partition, head)
-        assert row is not None, "a partition has no gaps"
+        assert row is not None, "every lane has settled what is not stored"
         created_us = row[0]
         due_us = max(
             created_us + place.delayed_processing_seconds * SECOND,
@@ -65,6 +65,21 @@ class Lane(LaneRecord):
             quiet_us = place.last_pushed_us + window_us
             due_us = max(due_us, min(quiet_us, created_us + WINDOW_CAP * window_us))
         return int(max(due_us, self.ended_us))
+
+    def waiting(self) -> list[Range]:
+        """Return what of the log is unsettled, once what is too old was skipped."""
+        return self.settled.gaps(self.position + 1, self.place.last_seq + 1, MAX_INTEGER)
+
+    def has_passed(self, seq: int) -> bool:
+        """Whether the message of the log is settled, given back or not."""
+        return seq <= self.position or seq in self.settled
+
+    def owes(self, seq: int) -> bool:
+        """Whether a stored message is still to be settled, in the log or as one given back."""
+        if not self.has_passed(seq):
+            return True
+        again = self._redriven(1, seq) if self.redriven_count else ()
+        return any(row[0] == seq for row in again)
 
     def goes_alone(self, seq: int) -> bool:
         """Whether a message is on its last attempt and has been through an expiry (C-03)."""
@@ -121,17 +136,36 @@ class Lane(LaneRecord):
                 break
         return rows, alone
 
+    def head(self) -> list[Row]:
+        """Return the row of what comes next, whether it is due or not; none where nothing waits."""
+        if self.redriven_count:
+            return [self._redriven(1)[0][:6]]
+        where = self.place.partition
+        first = self.settled.gaps(self.position + 1, self.place.last_seq + 1, 1)
+        return [
+            row
+            for seq, end in first
+            for row in self.session.rows("read_batch", where, seq, end, MAX_INTEGER)
+        ]
+
     def open_rows(self) -> list[Row]:
         """Return the rows of what the live lease has still open."""
         if self.hold is not None and self.hold.redriven:
             found = [self._redriven(1, seq)[0] for seq in self.open]
-            return [row[:5] for row in found]
+            return [row[:6] for row in found]
         where = self.place.partition
         return [
             row
             for first, end in self.open.ranges()
             for row in self.session.rows("read_batch", where, first, end, MAX_INTEGER)
         ]
+
+    def redriven_seqs(self) -> list[int]:
+        """Return the seqs of messages that were given back and not settled since."""
+        if not self.redriven_count:
+            return []
+        where = (self.group, self.place.partition)
+        return [row[0] for row in self.session.rows("redriven_seqs", *where)]
 
     def named(self, name: str) -> list[int]:
         """Return the seqs of redriven messages that a transaction id or message id may mean."""
@@ -147,9 +181,8 @@ class Lane(LaneRecord):
 
     def _histories(self, ranges: list[Range]) -> list[int]:
         """Return which messages of the ranges have a history: only they may stop a batch."""
-        known = sorted(seq for seq, history in self._stored.items() if history is not None)
         wanted = Seqs.of(ranges)
-        return [seq for seq in known if seq in wanted]
+        return [seq for seq in self.known() if seq in wanted]
 
     def _stops(self, seq: int) -> bool:
         return self.history(seq).not_before_us > self.session.now_us or self.goes_alone(seq)
@@ -160,6 +193,11 @@ class Lane(LaneRecord):
         """Whether there is a lease that has not run out."""
         return self.hold is not None and self.session.now_us < self.expires_us
 
+    def take_back(self) -> None:
+        """Take back the lease where it has run out."""
+        if self.hold is not None and not self.live():
+            self.expire()
+
     def take(self, lease: str, expires_us: int, seqs: Seqs, *, alone: bool) -> None:
         """Put a batch under a lease."""
         redriven = int(self.redriven_count > 0)  # they stand before all others
@@ -167,6 +205,7 @@ class Lane(LaneRecord):
         self.open = seqs.copy()
         self.expires_us = expires_us
         self.alone = int(alone)
+        self.taken_us = self.session.now_us
 
     def held(self, lease: str) -> Hold | None:
         """Return the live or last closed lease of that id, or None."""
@@ -190,7 +229,7 @@ class Lane(LaneRecord):
         """Settle a batch on delivery, without a lease (C-19)."""
         for seq in seqs:
             self.settle(seq)
-        self.ended_us = self.session.now_us
+        self.taken_us = self.ended_us = self.session.now_us
 
     def give(self, seq: int, outcome: m.Outcome, error: str | None) -> m.Status:
         """Give an open message of the live lease its outcome; close the lease after the last."""
@@ -203,9 +242,13 @@ class Lane(LaneRecord):
         else:
             status = self._failed(hold, seq, outcome, error)
         if not self.open:
-            self.closed, self.hold = hold, None
-            self.ended_us = self.session.now_us
+            self.close()
         return status
+
+    def close(self) -> None:
+        """End the live lease, under which nothing is open any more."""
+        self.closed, self.hold = self.hold, None
+        self.ended_us = self.session.now_us
 
     def _failed(self, hold: Hold, seq: int, outcome: m.Outcome, error: str | None) -> m.Status:
         old = self.history(seq)
@@ -213,7 +256,7 @@ class Lane(LaneRecord):
         deliveries = old.deliveries + 1
         if outcome == "retry":
             hold.returned.add(seq)
-            self._record(seq, old._replace(deliveries=deliveries, not_before_us=max(now_us, 0)))
+            self.record(seq, old._replace(deliveries=deliveries, not_before_us=max(now_us, 0)))
             return "pending"
         reason = old.error if error is None else error
         failures = old.failures + (outcome == "failed")
@@ -221,11 +264,11 @@ class Lane(LaneRecord):
             hold.dead.add(seq)
             if outcome == "failed" and reason is None:
                 reason = EXHAUSTED
-            self._bury(seq, failures, deliveries, reason)
+            self.bury(seq, failures, deliveries, reason)
             return "dead_letter"
         hold.failed.add(seq)
         not_before_us = now_us + self.place.retry_delay_milliseconds * MILLISECOND
-        self._record(seq, History(failures, deliveries, old.expired, not_before_us, reason))
+        self.record(seq, History(failures, deliveries, old.expired, not_before_us, reason))
         return "failed"
 
     def release(self) -> None:
@@ -250,10 +293,10 @@ class Lane(LaneRecord):
             if not in_full:
                 failures = max(old.failures, min(failures, limit))
             if in_full and failures > limit:
-                self._bury(seq, failures, old.deliveries + 1, m.EXPIRED)
+                self.bury(seq, failures, old.deliveries + 1, m.EXPIRED)
             else:
                 new = History(failures, old.deliveries + 1, 1, old.not_before_us, m.EXPIRED)
-                self._record(seq, new)
+                self.record(seq, new)
         self.hold = None
         self.open = Seqs()
         self.ended_us = self.expires_us
@@ -271,7 +314,8 @@ class Lane(LaneRecord):
         else:
             self.settled.add(seq)
 
-    def _bury(self, seq: int, failures: int, deliveries: int, error: str | None) -> None:
+    def bury(self, seq: int, failures: int, deliveries: int, error: str | None) -> None:
+        """Set a message aside as a dead letter of the group."""
         what = (
             self.group,
             self.place.partition,
@@ -300,12 +344,11 @@ class Lane(LaneRecord):
         removed = self.place.first_seq - 1
         self.redriven_count -= self.session.run("forget_redriven_after", *where, removed)
         self.session.run("forget_dead_after", *where, position)
-        self._forget_histories(removed + 1, MAX_INTEGER)
-        self.hold = self.closed = None
-        self.open = Seqs()
-        self.position = position
+        self.forget_histories(removed + 1, MAX_INTEGER)
+        self.forget_leases()
         self.from_us = 0
-        self.settled = Seqs()
+        self.settled = holes_of(self.session, self.place.partition)
+        self.move_to(position)
         self.ended_us = self.session.now_us
         self.session.run("unsettle", self.place.partition, position)
 
@@ -334,8 +377,8 @@ class Lane(LaneRecord):
                     evicted += 1
         elif waiting:
             evicted += sum(end - first for first, end in waiting)
-            self._forget_histories(self.position + 1, last + 1)
-            self._move_to(last)
+            self.forget_histories(self.position + 1, last + 1)
+            self.move_to(last)
         if evicted:
             self.session.run(
                 "insert_removal",
@@ -354,11 +397,16 @@ class Lane(LaneRecord):
             rows = self.session.rows("redriven_seqs", self.group, self.place.partition)
             kept = Seqs.of((row[0], row[0] + 1) for row in rows)
             for first, end in kept.gaps(1, removed + 1, MAX_INTEGER):
-                self._forget_histories(first, end)
+                self.forget_histories(first, end)
         if self.position < removed:
-            self._move_to(removed)
+            self.move_to(removed)
 
-    def _move_to(self, position: int) -> None:
+    def forget_leases(self) -> None:
+        """Let go of both leases, so that their ids mean nothing here any more."""
+        self.hold = self.closed = None
+        self.open = Seqs()
+
+    def move_to(self, position: int) -> None:
         """Put the position further on, and pull it over what is settled behind it."""
         self.settled.drop_until(position + 1)
         self.position = self.settled.take_head(position + 1) - 1
@@ -369,18 +417,3 @@ def lane_of(session: Session, partition: int, group: int) -> Lane | None:
     place = place_of(session, partition)
     row = session.row("lane", partition, group)
     return None if place is None or row is None else Lane(session, place, row)
-
-
-def seq_before(session: Session, partition: int, low: int, high: int, instant_us: int) -> int:
-    """Return the last seq from ``low`` to ``high`` whose message is older than an instant.
-
-    created_us never falls along seq, so halving finds it.
-    """
-    while low < high:
-        middle = (low + high + 1) // 2
-        row = session.row("message_at", partition, middle)
-        if row is None or row[0] < instant_us:
-            low = middle
-        else:
-            high = middle - 1
-    return low

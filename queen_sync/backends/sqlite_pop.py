@@ -19,8 +19,11 @@ from queen_sync.backends.sqlite_connections import Row, Session
 from queen_sync.backends.sqlite_groups import is_other, meet, meet_scope, queues_of, scope_of
 from queen_sync.backends.sqlite_lane_records import FRESH, Hold, Place, place_of
 from queen_sync.backends.sqlite_lanes import Lane
+from queen_sync.backends.sqlite_sealing import opened
 from queen_sync.backends.sqlite_seqs import Seqs
 from queen_sync.clock import SECOND
+from queen_sync.encryption import PAUSE_SECONDS
+from queen_sync.errors import Undecryptable
 
 MAX_ROUNDS = 256
 """A pop that has put off so many lanes lets others write before it goes on."""
@@ -70,8 +73,12 @@ def next_ready_in(session: Session, request: m.PopRequest) -> float | None:
     return max(0, min(instants) - session.now_us) / SECOND if instants else None
 
 
-def pop(session: Session, request: m.PopRequest) -> m.Claim | None:
-    """Take what there is, registering the group first; None: go on in another transaction."""
+def pop(session: Session, request: m.PopRequest, closed: list[Undecryptable]) -> m.Claim | None:
+    """Take what there is, registering the group first; None: go on in another transaction.
+
+    What could not be opened is noted in ``closed`` and not raised: its lane was put off, and
+    stays so.
+    """
     if request.queue:
         met = meet(session, request.queue, request.group, request.subscription)
         ignored, groups = met.ignored, [] if met.group is None else [[met.group]]
@@ -83,7 +90,7 @@ def pop(session: Session, request: m.PopRequest) -> m.Claim | None:
     if again:
         return _claim(session, request, again, ignored=ignored, lease=again[0].lane.hold)
     for equals in groups:
-        taken, finished = _choose(session, request, equals)
+        taken, finished = _choose(session, request, equals, closed)
         if taken:
             return _claim(session, request, taken, ignored=ignored, lease=None)
         if not finished:
@@ -134,7 +141,9 @@ class _Line:
             heappush(self._heads, (row[8], row[0], group, row))
 
 
-def _choose(session: Session, request: m.PopRequest, groups: list[int]) -> tuple[list[Taken], bool]:
+def _choose(
+    session: Session, request: m.PopRequest, groups: list[int], closed: list[Undecryptable]
+) -> tuple[list[Taken], bool]:
     """Return what the pop takes, all of one queue, and whether it looked at all it had to."""
     taken: list[Taken] = []
     claimed: set[int] = set()
@@ -154,7 +163,7 @@ def _choose(session: Session, request: m.PopRequest, groups: list[int]) -> tuple
         lane = Lane(session, place, row)
         # A lane that was asked for by name has no place in a line to keep.
         until_us = lane.ready_us if request.partition is None else session.now_us
-        found = _look(lane, room, until_us, first=not taken)
+        found = _look(lane, room, until_us, closed, first=not taken)
         if found is not None:
             taken.append(found)
             claimed.add(place.partition)
@@ -165,8 +174,13 @@ def _choose(session: Session, request: m.PopRequest, groups: list[int]) -> tuple
     return taken, False
 
 
-def _look(lane: Lane, room: int, until_us: int, *, first: bool) -> Taken | None:
-    """Return what the lane gives if it has waited since ``until_us``; None: it is put off."""
+def _look(
+    lane: Lane, room: int, until_us: int, closed: list[Undecryptable], *, first: bool
+) -> Taken | None:
+    """Return what the lane gives if it has waited since ``until_us``; None: it is put off.
+
+    A batch ends before a payload that cannot be opened; a lane that begins with one rests.
+    """
     now_us = lane.session.now_us
     if lane.hold is not None:
         # A lane that is due and holds a lease is one whose lease ran out (C-03).
@@ -187,6 +201,12 @@ def _look(lane: Lane, room: int, until_us: int, *, first: bool) -> Taken | None:
     rows, alone = lane.batch(room)
     if alone and not first:
         return None  # it keeps its place in the line
+    rows, error = opened(lane.session, lane.place, rows)
+    if error is not None and not rows:
+        closed.append(error)
+        lane.ended_us = now_us + PAUSE_SECONDS * SECOND
+        lane.save()
+        return None
     return Taken(lane, rows, alone)
 
 
@@ -199,8 +219,13 @@ def _again(session: Session, request: m.PopRequest) -> list[Taken]:
     )
     if row is None:
         return []
-    lanes = Judge(session, ()).held(row[0])
-    return [Taken(lane, lane.open_rows(), alone=False) for lane in lanes]
+    found = []
+    for lane in Judge(session, ()).held(row[0]):
+        rows, error = opened(session, lane.place, lane.open_rows())
+        if error is not None:
+            raise error  # the lease is somebody's who could read it
+        found.append(Taken(lane, rows, alone=False))
+    return found
 
 
 def _claim(
@@ -255,7 +280,7 @@ def _messages(taken: Taken) -> list[m.Message]:
     place: Place = lane.place
     partition_id = ids.partition_id(place.partition)
     messages = []
-    for seq, created_us, transaction_id, trace_id, payload in taken.rows:
+    for seq, created_us, transaction_id, trace_id, payload, _ in taken.rows:
         history = lane.history(seq) if lane.retry_count else FRESH
         message_id = ids.message_id(place.partition, seq, created_us)
         messages.append(

@@ -17,7 +17,10 @@ import msgspec
 from queen_sync import ids, model as m
 from queen_sync.backends.sqlite_connections import Session
 from queen_sync.backends.sqlite_groups import begins_later, depth, make_partition, make_queue
+from queen_sync.backends.sqlite_lane_records import Place, place_of
+from queen_sync.backends.sqlite_sealing import seal
 from queen_sync.clock import SECOND
+from queen_sync.encryption import KeyRing, no_key
 from queen_sync.errors import QueueFull, QueueNotFound
 
 _OUR_LENGTH = 36
@@ -40,28 +43,34 @@ class _Target:
         "created_us",
         "delay_us",
         "id",
+        "keys",
         "known",
         "last_seq",
         "name",
         "number",
+        "queue_name",
         "rows",
         "stored",
     )
 
-    def __init__(self, session: Session, queue_name: str, queue: int, name: str) -> None:
+    def __init__(
+        self, session: Session, queue_name: str, queue: int, name: str, keys: KeyRing | None
+    ) -> None:
         row = session.row("partition_by_name", queue_name, name)
         if row is None:
             make_partition(session, queue, name)
             row = session.row("partition_by_name", queue_name, name)
             assert row is not None
         self.number, self.stored, pushed_us, window_seconds, delay_seconds = row
+        self.queue_name = queue_name
         self.name = name
+        self.keys = keys
         self.id = ids.partition_id(self.number)
         self.last_seq: int = self.stored
         self.created_us = max(session.now_us, pushed_us)
         self.delay_us = max(window_seconds, delay_seconds) * SECOND
         self.known: dict[str, First] = {}
-        self.rows: list[tuple[int, int, int, str | None, str | None, bytes]] = []
+        self.rows: list[tuple[int, int, int, str | None, str | None, bytes, str | None]] = []
 
     def look_up(self, session: Session, names: Sequence[str]) -> None:
         """Learn which of the names are stored, as a name or as the id of a message."""
@@ -70,17 +79,17 @@ class _Target:
 
     def first(self, item: m.NewMessage) -> tuple[First, bool]:
         """Return the message that an item is, and whether it was there; else number it."""
-        name = item.transaction_id
+        name, payload, key = item.transaction_id, bytes(item.payload), None
         known = None if name is None else self.known.get(name)
         if known is not None:
             return known, True
         self.last_seq += 1
+        if self.keys is not None:
+            name, payload, key = seal(self.keys, self.queue_name, self.name, item)
         new = First(self.last_seq, self.created_us, name, item.trace_id)
         if name is not None:
             self.known[name] = new
-        self.rows.append(
-            (self.number, new.seq, new.created_us, name, item.trace_id, bytes(item.payload))
-        )
+        self.rows.append((self.number, new.seq, new.created_us, name, item.trace_id, payload, key))
         return new, False
 
     def write(self, session: Session) -> None:
@@ -125,6 +134,32 @@ def find(session: Session, partition: int, names: Iterable[str]) -> dict[str, Fi
     return found
 
 
+def find_stored(session: Session, partition_id: str, name: str) -> tuple[Place, First] | None:
+    """Return a stored message of a live queue and where it is, named as in an ack."""
+    number = ids.partition_number(partition_id)
+    return None if number is None else _find_in(session, number, name)
+
+
+def find_named(session: Session, name: str) -> tuple[Place, First] | None:
+    """Return the stored message of a name in the oldest partition that has one."""
+    if name != m.storable(name):
+        return None
+    numbers = {row[0] for row in session.rows("partitions_of_name", name)}
+    said = address_of(name)
+    if said is not None:
+        numbers.add(said.partition)
+    found = (_find_in(session, number, name) for number in sorted(numbers))
+    return next((each for each in found if each is not None), None)
+
+
+def _find_in(session: Session, partition: int, name: str) -> tuple[Place, First] | None:
+    place = place_of(session, partition)
+    if place is None or name != m.storable(name):
+        return None
+    first = find(session, partition, [name]).get(name)
+    return None if first is None else (place, first)
+
+
 def address_of(name: str) -> ids.Address | None:
     """Return what a transaction id says if it may be a message id of ours, quickly None if not."""
     if len(name) == _OUR_LENGTH and name[14] == _OUR_VERSION:
@@ -137,7 +172,8 @@ def store(
 ) -> tuple[list[m.Receipt], set[str]]:
     """Store the items; return their receipts and the queues that got something new.
 
-    Raises QueueNotFound (``create`` False) and QueueFull; the caller undoes what was done.
+    Raises QueueNotFound (``create`` False), NotSupported (a queue wants a key and there is none)
+    and QueueFull; the caller undoes what was done.
     """
     queues: dict[str, _Queue] = {}
     # What one call makes is made in the order of names, whatever the order of its items.
@@ -145,7 +181,10 @@ def store(
         row = session.row("push_target", name)
         if row is None and not create:
             raise QueueNotFound(f"Queue '{name}' not found")
-        queues[name] = _Queue(*((make_queue(session, name), 0, 0) if row is None else row))
+        row = (make_queue(session, name), 0, 0, 0) if row is None else row
+        if row[3] and session.keys is None:
+            raise no_key(name)
+        queues[name] = _Queue(*row)
     places = [_place(session, queues[item.queue], item) for item in items]
     names: dict[tuple[str, str], list[str]] = {}
     for item, place in zip(items, places, strict=True):
@@ -154,7 +193,8 @@ def store(
             named.append(item.transaction_id)
     targets = {}
     for queue, place in sorted(names):
-        target = _Target(session, queue, queues[queue].number, place)
+        keys = session.keys if queues[queue].encrypted else None
+        target = _Target(session, queue, queues[queue].number, place, keys)
         target.look_up(session, names[queue, place])
         targets[queue, place] = target
         queues[queue].mark(session, place, target.number)
@@ -176,6 +216,12 @@ def store(
         for item, target, first in zip(items, chosen, firsts, strict=True)
     ]
     return receipts, set(new)
+
+
+def wants_key(session: Session, queue_name: str) -> bool:
+    """Whether what is pushed to a queue has to be sealed."""
+    row = session.row("push_target", queue_name)
+    return row is not None and bool(row[3])
 
 
 def _depths(
@@ -224,12 +270,13 @@ def _receipt(
 class _Queue:
     """A queue that a call pushes to, and where its unnamed messages are spread to."""
 
-    __slots__ = ("idlest", "limit", "number", "spread", "spreads")
+    __slots__ = ("encrypted", "idlest", "limit", "number", "spread", "spreads")
 
-    def __init__(self, number: int, limit: int, spread: int) -> None:
+    def __init__(self, number: int, limit: int, spread: int, encrypted: int) -> None:
         self.number = number
         self.limit = limit
         self.spread = spread
+        self.encrypted = encrypted
         self.idlest: str | None = None
         self.spreads = 0
 

@@ -8,13 +8,15 @@ kept of the past.
 from __future__ import annotations
 
 from queen_sync.backends.sqlite_connections import Connections, Session
-from queen_sync.backends.sqlite_lanes import Lane, lane_of, seq_before
+from queen_sync.backends.sqlite_holes import begin_partition, count_stored, holes_of, seq_before
+from queen_sync.backends.sqlite_lanes import Lane, lane_of
+from queen_sync.backends.sqlite_traces import forget_traces
 from queen_sync.clock import SECOND
 
 MARKS_PER_TERM = 10
 """How many times per `completed_retention_seconds` a mark is taken."""
 STEP = 5_000
-"""So many messages are removed in one transaction; a record tells of each step."""
+"""So many seqs are passed in one transaction; a record tells of each step."""
 IDLE_MARKS = 1_000
 
 
@@ -51,24 +53,27 @@ def _retain(session: Session, partition: int) -> tuple[int, bool]:
         if lane.hold is not None and not lane.hold.redriven:
             stop = min(stop, lane.hold.batch.edges[0] - 1)  # never under a lease
     removed = first_seq - 1
+    stop = min(stop, removed + STEP)
+    holes = holes_of(session, partition)
     total = 0
     for kind, last in (
         ("completed", _long_settled(session, partition, removed, lanes, completed_seconds)),
         ("expired", _too_old(session, partition, removed, last_seq, seconds)),
     ):
-        count = max(0, min(last, stop, first_seq - 1 + STEP) - removed)
+        count = count_stored(holes, removed + 1, min(last, stop))
         if count:
-            removed += count
+            removed = min(last, stop)
             total += count
             session.run("insert_removal", queue, name, kind, count, session.now_us, None)
     if total:
         session.run("delete_messages_up_to", partition, removed)
-        session.run("set_first_seq", removed + 1, partition)
+        forget_traces(session, partition, first_seq, removed)
+        begins = begin_partition(session, partition, removed + 1, holes)
         for lane in lanes:
-            lane.place = lane.place._replace(first_seq=removed + 1)
+            lane.place = lane.place._replace(first_seq=begins)
             lane.pass_removed(removed)
             lane.save()
-    return total, total < STEP
+    return total, removed < first_seq - 1 + STEP
 
 
 def _too_old(session: Session, partition: int, removed: int, last_seq: int, seconds: int) -> int:

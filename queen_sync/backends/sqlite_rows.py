@@ -6,6 +6,8 @@ from typing import Any
 
 from queen_sync import ids, model as m
 from queen_sync.backends.sqlite_connections import Row, bounded
+from queen_sync.backends.sqlite_sealing import shown_payload
+from queen_sync.encryption import KeyRing
 
 OPTION_COLUMNS = tuple(m.OPTION_DEFAULTS)
 """The order of the options in ``queue_by_name`` and ``set_queue``."""
@@ -35,12 +37,13 @@ def settings_of(queue: m.Queue) -> dict[str, int | bool | str]:
     return {"namespace": queue.namespace, "task": queue.task, **options}
 
 
-def dead_letter_of(row: Row) -> m.DeadLetter:
+def dead_letter_of(row: Row, keys: KeyRing | None) -> m.DeadLetter:
     """Return the dead letter in a row of ``list_dead_letters``."""
     (
         number, seq, created_us, transaction_id, trace_id, payload, queue, partition, group,
-        error, failures, deliveries, failed_us,
+        error, failures, deliveries, failed_us, key,
     ) = row  # fmt: skip
+    payload, unreadable = shown_payload(keys, (queue, partition, transaction_id), payload, key)
     message_id = ids.message_id(number, seq, created_us)
     return m.DeadLetter(
         id=message_id,
@@ -57,6 +60,8 @@ def dead_letter_of(row: Row) -> m.DeadLetter:
         error=error,
         failure_count=failures,
         delivery_count=deliveries,
+        encrypted=key is not None,
+        unreadable=unreadable,
     )
 
 

@@ -110,6 +110,22 @@ class Seqs:
             self.edges[index] = seq
         del self.edges[:index]
 
+    def within(self, first: int, end: int) -> Seqs:
+        """Return what of the set lies from ``first`` to before ``end``."""
+        ranges = ((max(low, first), min(high, end)) for low, high in self.ranges())
+        return Seqs.of((low, high) for low, high in ranges if low < high)
+
+    def minus(self, other: Seqs) -> Seqs:
+        """Return what is in this set and not in the other."""
+        left: list[Range] = []
+        for first, end in self.ranges():
+            left += other.gaps(first, end, end - first)
+        return Seqs.of(left)
+
+    def both(self, other: Seqs) -> Seqs:
+        """Return what is in both sets."""
+        return self.minus(self.minus(other))
+
     def gaps(self, first: int, end: int, room: int) -> list[Range]:
         """Return the lowest ``room`` numbers from ``first`` on that are not in the set."""
         found: list[Range] = []
@@ -127,6 +143,17 @@ class Seqs:
             first = edges[index + 1]
             index += 2
         return found
+
+
+def together(ranges: Iterable[Range]) -> Seqs:
+    """Return the set of ranges in any order, which may overlap."""
+    edges: list[int] = []
+    for first, end in sorted(ranges):
+        if edges and first <= edges[-1]:
+            edges[-1] = max(edges[-1], end)
+        else:
+            edges += (first, end)
+    return Seqs(edges)
 
 
 def united(ranges: Iterable[Range]) -> int:

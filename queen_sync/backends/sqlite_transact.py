@@ -10,8 +10,8 @@ from queen_sync import ids, model as m
 from queen_sync.backends.sqlite_acks import AMBIGUOUS, Judge, Verdict
 from queen_sync.backends.sqlite_connections import Session
 from queen_sync.backends.sqlite_lanes import Lane
-from queen_sync.backends.sqlite_push import store
-from queen_sync.errors import AlreadySettled, InvalidRequest, QueenError, QueueFull
+from queen_sync.backends.sqlite_push import store, wants_key
+from queen_sync.errors import AlreadySettled, InvalidRequest, NotSupported, QueenError, QueueFull
 
 
 def transact(session: Session, transaction: m.Transaction) -> tuple[m.Transacted, set[str]]:
@@ -64,6 +64,9 @@ def _push(
         if repeats:
             raise _repeated(repeats[0]) from error
         error.index = next(index for index, item in pushes if item.queue == error.queue)
+        raise
+    except NotSupported as error:
+        error.index = next(index for index, item in pushes if wants_key(session, item.queue))
         raise
     if repeats and new:
         raise _repeated(repeats[0])

@@ -13,6 +13,7 @@ from queen_sync.backends.sqlite_acks import Judge
 from queen_sync.backends.sqlite_connections import Connections, Row, Session
 from queen_sync.backends.sqlite_lanes import Lane, lane_of
 from queen_sync.backends.sqlite_retention import retain
+from queen_sync.backends.sqlite_traces import forget_some_traces
 from queen_sync.errors import QueenError
 
 log = logging.getLogger(__name__)
@@ -102,9 +103,11 @@ def _remove_leftovers(session: Session) -> None:
     room = SWEEP_ROWS
     for (partition,) in session.rows("deleted_partitions", SWEEP_ROWS):
         room -= session.run("delete_messages", partition, room)
+        room -= forget_some_traces(session, partition, room)
         if room <= 0:
             break
         session.run("delete_lanes_of_partition", partition)
+        session.run("delete_holes", partition)
         session.run("delete_marks", partition)
         session.run("delete_partition", partition)
     for (queue,) in session.rows("emptied_queues"):

@@ -30,6 +30,7 @@ _BY_CODE: Mapping[str, type[errors.QueenError]] = {
         errors.AlreadySettled,
         errors.Overloaded,
         errors.BackendUnavailable,
+        errors.Undecryptable,
         errors.OutcomeUnknown,
     )
 }

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 from uuid import uuid4
 
 import httpx
-import msgspec
 
 from queen_sync import errors, model as m, wire_client
-from queen_sync.backends.base import FEATURES, Backend, Capabilities, Hint
+from queen_sync.backends.base import Hint
 from queen_sync.client.calls import Calls
 from queen_sync.client.claims import HandedOut
 from queen_sync.client.failures import of_body
+from queen_sync.client.remote_base import API
+from queen_sync.client.remote_messages import RemoteMessages
+from queen_sync.client.remote_resources import RemoteResources
 
-CARRIED = frozenset(FEATURES) - {"browse", "stats", "messages", "cleanup", "traces", "clock"}
-"""The features that the wire can carry."""
-ASSUMED = Capabilities(
-    features=frozenset({"extend", "release", "sub_new", "sub_from", "delete", "dlq", "txn"}),
-    durable=True,
-    shared=True,
-)
-"""What a server is taken to offer that does not say."""
 POLL_MARGIN_SECONDS = 5.0
 """How much longer than the server a waiting pop waits: an answer just in time must arrive."""
-_API = ("api", "v1")
 
 
-class RemoteBackend(Backend):
+class RemoteBackend(RemoteMessages, RemoteResources):
     """The `Backend` contract over HTTP, as far as the wire carries it.
 
     Safe to share between threads; connections are pooled. Nothing is tried twice: an error
@@ -70,16 +62,6 @@ class RemoteBackend(Backend):
         response = self._calls.send("GET", "health", reads=True)
         return self._calls.read(response, wire_client.decode_health, reads=True)
 
-    @cached_property
-    def capabilities(self) -> Capabilities:  # type: ignore[override]  # asked for once, when first needed
-        """What the server says it offers, less what the wire cannot carry."""
-        try:
-            response = self._calls.send("GET", *_API, "capabilities", reads=True)
-        except errors.NotFound:
-            return ASSUMED
-        offered = self._calls.read(response, wire_client.decode_capabilities, reads=True)
-        return msgspec.structs.replace(offered, features=offered.features & CARRIED)
-
     # ------------------------------------------------------------------ catalogue
 
     def configure(
@@ -96,19 +78,13 @@ class RemoteBackend(Backend):
             m.check_option(name, value)
         self.capabilities.check_options(wanted)
         body = wire_client.encode_configure(queue, wanted, namespace, task)
-        response = self._calls.send("POST", *_API, "configure", body=body)
+        response = self._calls.send("POST", *API, "configure", body=body)
         return self._calls.read(response, wire_client.decode_configured)
-
-    def queue(self, name: str) -> m.Queue | None:  # noqa: ARG002  # the contract's
-        self._refuse("browse")
-
-    def queues(self) -> Sequence[m.Queue]:
-        self._refuse("browse")
 
     def delete_queue(self, name: str) -> bool:
         m.check_name(name, "queue")
         self.capabilities.require("delete")
-        response = self._calls.send("DELETE", *_API, "resources", "queues", name)
+        response = self._calls.send("DELETE", *API, "resources", "queues", name)
         return self._calls.read(response, wire_client.decode_deleted)
 
     # ----------------------------------------------------------------------- flow
@@ -117,7 +93,7 @@ class RemoteBackend(Backend):
         if not items:
             return []
         body = wire_client.encode_push(items, create=create)
-        response = self._calls.send("POST", *_API, "push", body=body)
+        response = self._calls.send("POST", *API, "push", body=body)
         return self._calls.read(response, lambda text: wire_client.decode_receipts(text, items))
 
     def pop(self, request: m.PopRequest) -> m.Claim:
@@ -128,7 +104,7 @@ class RemoteBackend(Backend):
 
         The server caps the wait at its own limit. An empty claim means that it ran out.
         """
-        segments = [*_API, "pop"]
+        segments = [*API, "pop"]
         if request.namespace is not None or request.task is not None:
             self.capabilities.require("prio")
         else:
@@ -154,7 +130,7 @@ class RemoteBackend(Backend):
         if not acks:
             return []
         body = wire_client.encode_acks(acks)
-        response = self._calls.send("POST", *_API, "ack", "batch", body=body)
+        response = self._calls.send("POST", *API, "ack", "batch", body=body)
         answers = self._calls.read(response, lambda text: wire_client.decode_acked(text, acks))
         self._note_ended(acks, answers)
         return answers
@@ -163,7 +139,7 @@ class RemoteBackend(Backend):
         self.capabilities.require("extend")
         body = wire_client.encode_extend(seconds)
         try:
-            response = self._calls.send("POST", *_API, "lease", lease_id, "extend", body=body)
+            response = self._calls.send("POST", *API, "lease", lease_id, "extend", body=body)
         except errors.NotFound as error:
             raise errors.LeaseLost(str(error)) from error
         expires = self._calls.read(response, wire_client.decode_extended)
@@ -189,7 +165,7 @@ class RemoteBackend(Backend):
     def transact(self, transaction: m.Transaction) -> m.Transacted:
         self.capabilities.require("txn")
         body = wire_client.encode_transaction(transaction)
-        response = self._calls.send("POST", *_API, "transaction", body=body)
+        response = self._calls.send("POST", *API, "transaction", body=body)
         done = self._calls.read(
             response, lambda text: wire_client.decode_transacted(text, transaction)
         )
@@ -211,15 +187,12 @@ class RemoteBackend(Backend):
         )
         return not claim.subscription_ignored
 
-    def groups(self, queue: str) -> Sequence[m.Group]:  # noqa: ARG002  # the contract's
-        self._refuse("browse")
-
     def delete_group(
         self, group: str, *, queue: str | None = None, keep_subscription: bool = False
     ) -> int:
         m.check_name(group, "consumerGroup")
         self.capabilities.require("delete")
-        segments = [*_API, "consumer-groups", group]
+        segments = [*API, "consumer-groups", group]
         if queue is not None:
             m.check_name(queue, "queue")
             segments += ["queues", queue]
@@ -231,42 +204,18 @@ class RemoteBackend(Backend):
         m.check_name(group, "consumerGroup")
         body = wire_client.encode_restart(from_us)
         response = self._calls.send(
-            "POST", *_API, "consumer-groups", group, "subscription", body=body
+            "POST", *API, "consumer-groups", group, "subscription", body=body
         )
         return self._calls.read(response, wire_client.decode_restarted)
 
     def seek(self, target: m.Seek) -> int:
         self.capabilities.require("seek")
-        segments = [*_API, "consumer-groups", target.group, "queues", target.queue]
+        segments = [*API, "consumer-groups", target.group, "queues", target.queue]
         if target.partition is not None:
             segments += ["partitions", target.partition]
         body = wire_client.encode_seek(target)
         response = self._calls.send("POST", *segments, "seek", body=body)
         return self._calls.read(response, wire_client.decode_sought)
-
-    # --------------------------------------------------------------------- browse
-
-    def dead_letters(self, wanted: m.DeadLetterFilter) -> m.DeadLetters:
-        self.capabilities.require("dlq")
-        query = wire_client.dead_letter_query(wanted)
-        response = self._calls.send("GET", *_API, "dlq", query=query, reads=True)
-        return self._calls.read(response, wire_client.decode_dead_letters, reads=True)
-
-    def redrive(self, wanted: m.DeadLetterFilter) -> int:
-        self.capabilities.require("redrive")
-        body = wire_client.dead_letter_body(wanted)
-        response = self._calls.send("POST", *_API, "dlq", "redrive", body=body)
-        return self._calls.read(response, wire_client.decode_count)
-
-    def purge(self, wanted: m.DeadLetterFilter) -> int:
-        self.capabilities.require("redrive")
-        # Not in the body: on its way somebody may drop that of a DELETE, and all filters with it.
-        query = wire_client.dead_letter_filters(wanted)
-        response = self._calls.send("DELETE", *_API, "dlq", query=query)
-        return self._calls.read(response, wire_client.decode_count)
-
-    def removals(self, queue: str) -> Sequence[m.Removal]:  # noqa: ARG002  # the contract's
-        self._refuse("removals")
 
     # --------------------------------------------------------- upkeep and wake-ups
 
@@ -293,7 +242,3 @@ class RemoteBackend(Backend):
                 if answer.lease_released and ack.lease_id and ack.partition_id
             }
         )
-
-    def _refuse(self, feature: str) -> NoReturn:
-        what = FEATURES.get(feature, "the server keeps this to itself")
-        raise errors.NotSupported(f"not over HTTP: {what} ({feature})", feature)

@@ -26,7 +26,6 @@ class Admin(Routes):
             *reads("/api/v1/dlq", self._dead_letters),
             ("DELETE", "/api/v1/dlq", self._purge),
             ("POST", "/api/v1/dlq/redrive", self._redrive),
-            ("POST", "/api/v1/messages/*/*/retry", self._retry),
             ("DELETE", "/api/v1/consumer-groups/*", self._delete_group),
             ("DELETE", "/api/v1/consumer-groups/*/queues/*", self._delete_group),
             ("POST", "/api/v1/consumer-groups/*/subscription", self._restart),
@@ -45,7 +44,7 @@ class Admin(Routes):
             answer = of_queen_error(error, _option_of(error.feature, wanted.options))
             answer.status = 400
             return answer
-        return json_answer(wire.encode_configured(done), 201)
+        return json_answer(wire.encode_configured(done, by_path=wanted.by_path), 201)
 
     def _delete_queue(self, _: dict[str, Any], parameters: list[str]) -> Answer:
         (queue,) = parameters
@@ -77,14 +76,6 @@ class Admin(Routes):
     def _purge(self, environ: dict[str, Any], _: list[str]) -> Answer:
         wanted = wire.decode_dead_letter_choice(paths.query(environ), self._body(environ))
         return json_answer(wire.encode_count(self._broker.purge(wanted)))
-
-    def _retry(self, environ: dict[str, Any], parameters: list[str]) -> Answer:
-        partition_id, transaction_id = parameters
-        query = paths.query(environ)
-        wanted = wire.decode_retry(query, self._body(environ), partition_id, transaction_id)
-        if not self._broker.redrive(wanted):
-            raise errors.MessageNotFound("Message not found or not in a failed state")
-        return json_answer(wire.encode_retried(partition_id, transaction_id))
 
     def _dead_letters(self, environ: dict[str, Any], _: list[str]) -> Answer:
         wanted = wire.decode_dead_letter_filter(paths.query(environ), self._settings.max_batch_size)

@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING
 from werkzeug.exceptions import MethodNotAllowed
 
 from queen_sync.broker import Broker
-from queen_sync.clock import Clock, SystemClock
+from queen_sync.clock import Clock
 from queen_sync.config import Settings
 from queen_sync.web import paths
 from queen_sync.web.admin import Admin
 from queen_sync.web.answers import EVERYWHERE, STATUS_LINES, Answer, empty
 from queen_sync.web.errors import answer_of
 from queen_sync.web.flow import Flow
+from queen_sync.web.messages import Messages
+from queen_sync.web.resources import Resources
 from queen_sync.web.routing import Handler
+from queen_sync.web.status import Status
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-GROUPS = (Flow, Admin)
+GROUPS = (Flow, Admin, Messages, Resources, Status)
 """Every module of routes."""
 
 
@@ -30,7 +33,7 @@ class Api:
     def __init__(self, broker: Broker, settings: Settings, clock: Clock | None = None) -> None:
         self._table = paths.Table[Handler]()
         for group in GROUPS:
-            for route in group(broker, settings, clock or SystemClock()).table():
+            for route in group(broker, settings, clock or broker.clock).table():
                 self._table.add(*route)
 
     def answer(self, environ: WSGIEnvironment) -> Answer | None:

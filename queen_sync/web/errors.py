@@ -33,6 +33,7 @@ STATUS: Mapping[type[errors.QueenError], int] = {
     errors.QueueFull: 429,
     errors.BackendError: 500,
     errors.BackendUnavailable: 503,
+    errors.Undecryptable: 503,
     errors.OutcomeUnknown: 504,
 }
 """The status of each class of error; a class of somebody else's has that of its parent."""
@@ -63,6 +64,8 @@ _HTTP: Mapping[int, tuple[str, str]] = {
 
 def status_of(error: errors.QueenError) -> int:
     """Return the HTTP status of an error."""
+    if isinstance(error, errors.NotSupported) and error.feature == "enc":
+        return 400  # clients repeat what is answered 409, and a key does not come by itself
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
@@ -70,9 +73,12 @@ def of_queen_error(error: errors.QueenError, field: str | None = None) -> Answer
     """Return the answer of an error of ours; ``field`` names the key where the error does not."""
     status = status_of(error)
     text = next((_PUBLIC[kind] for kind in type(error).__mro__ if kind in _PUBLIC), None)
+    if isinstance(error, errors.Undecryptable):
+        text = error.message  # the operator's business, and it holds names and the key's id only
     if status >= 500:
-        # A store that is away is away for every request; the others are worth a trace each.
-        trace = None if isinstance(error, errors.BackendUnavailable) else error
+        # A store or a key that is away is so for every request; the others are worth a trace each.
+        away = isinstance(error, errors.BackendUnavailable | errors.Undecryptable)
+        trace = None if away else error
         _log.error("answered %d: %s", status, error.message, exc_info=trace)
         text = text or "Internal server error"
     answer = json_answer(wire.encode_error(error, text=text, field=field), status)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -34,9 +35,10 @@ class Flow(Routes):
         )
 
     def _push(self, environ: dict[str, Any], _: list[str]) -> Answer:
-        items, create = wire.decode_push(self._body(environ))
-        receipts = self._broker.push(items, create=create)
-        return json_answer(wire.encode_receipts(receipts), 201)
+        push = wire.decode_push(self._body(environ))
+        receipts = self._broker.push(push.items, create=push.create)
+        encode = wire.encode_receipts_by_path if push.by_path else wire.encode_receipts
+        return json_answer(encode(receipts), 201)
 
     def _pop_scope(self, environ: dict[str, Any], _: list[str]) -> Answer:
         query = paths.query(environ)
@@ -51,19 +53,41 @@ class Flow(Routes):
     def _pop_labels(self, environ: dict[str, Any], parameters: list[str]) -> Answer:
         namespace, task = with_optional(parameters)
         query = paths.query(environ)
-        return self._pop(environ, *wire.decode_pop(query, namespace=namespace, task=task))
+        wanted = wire.decode_pop(query, namespace=namespace, task=task)
+        return self._pop(environ, *wanted, named=partial(wire.path_in, namespace))
 
     def _pop_dotted(self, environ: dict[str, Any], parameters: list[str]) -> Answer:
-        queue = wire.dotted_queue(*parameters)
-        return self._pop(environ, *wire.decode_pop(paths.query(environ), queue=queue))
+        queue = self._queue_at(*parameters)
+        wanted = wire.decode_pop(paths.query(environ), queue=queue)
+        return self._pop(environ, *wanted, named=lambda _: "/".join(parameters))
+
+    def _queue_at(self, namespace: str, task: str, name: str) -> str:
+        """Return the queue that a path of three parts means.
+
+        It is the one of that dotted name; where there is none, one that carries the first two
+        parts as labels and the last as its name.
+        """
+        dotted = wire.dotted_queue(namespace, task, name)
+        if "browse" in self._broker.capabilities.features:
+            backend = self._broker.backend
+            plain = backend.queue(name) if backend.queue(dotted) is None else None
+            if plain is not None and (plain.namespace, plain.task) == (namespace, task):
+                return name
+        return dotted
 
     def _pop(
-        self, environ: dict[str, Any], request: m.PopRequest, wait_seconds: float | None
+        self,
+        environ: dict[str, Any],
+        request: m.PopRequest,
+        wait_seconds: float | None,
+        named: Callable[[str], str] = str,
     ) -> Answer:
+        """Pop; ``named`` gives the name by which the answer calls a queue."""
         claim = self._broker.pop(request, wait_seconds, hang_up_check(environ))
         if claim:
             body = ReceiptedBody(
-                wire.encode_claim(claim), lambda: self._broker.give_back(claim, request)
+                wire.encode_claim(claim, named),
+                lambda: self._broker.give_back(claim, request),
             )
             answer = Answer(200, body)
         else:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from queen_sync.backends.base import Backend
 from queen_sync.broker import Broker
 from queen_sync.config import Settings
+from queen_sync.encryption import KeyRing
 from queen_sync.errors import BackendUnavailable, InvalidRequest, NotSupported
-from queen_sync.upkeep import Sweeper
+from queen_sync.upkeep import Metrics, Sweeper
 from queen_sync.web import create_app
 
 if TYPE_CHECKING:
@@ -32,14 +33,15 @@ _UNAVAILABLE = b'{"error":"the store cannot be reached","code":"BACKEND_UNAVAILA
 def open_backend(settings: Settings) -> Backend:
     """Open the store that the settings name, in this process."""
     scheme, place = settings.store
+    keys = KeyRing.parse(settings.encryption_key, settings.encryption_keys)
     if scheme == "memory":
         from queen_sync.backends.memory import MemoryBackend  # noqa: PLC0415 - only who uses it
 
-        return MemoryBackend()
+        return MemoryBackend(keys=keys)
     if scheme == "sqlite":
         from queen_sync.backends.sqlite import SqliteBackend  # noqa: PLC0415 - the same
 
-        return SqliteBackend(place)
+        return SqliteBackend(place, keys=keys)
     if scheme == "postgresql":
         from queen_sync.backends.postgres import PostgresBackend  # noqa: PLC0415 - the same
 
@@ -49,6 +51,8 @@ def open_backend(settings: Settings) -> Backend:
             statement_timeout_milliseconds=settings.statement_timeout_milliseconds,
             lock_timeout_milliseconds=settings.lock_timeout_milliseconds,
             listen_dsn=settings.listen_dsn or None,
+            pooled=settings.database_pooled,
+            keys=keys,
         )
     raise InvalidRequest(
         f"{scheme}: is started by 'queen-sync serve', not by gunicorn alone", "QUEEN_BACKEND"
@@ -105,7 +109,15 @@ class WorkerApplication:
         self._broker = Broker(backend, settings)
         if self._draining:
             self._broker.drain()
-        self._sweeper = Sweeper(backend, settings.sweep_interval_milliseconds)
+        self._sweeper = Sweeper(
+            backend,
+            settings.sweep_interval_milliseconds,
+            Metrics(
+                flush=self._broker.flush_counts,
+                interval_milliseconds=settings.metrics_interval_milliseconds,
+                retention_days=settings.metrics_retention_days,
+            ),
+        )
         self._app = create_app(self._broker, settings)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

@@ -16,13 +16,19 @@ _json = msgspec.json.encode
 # ------------------------------------------------------------------------- queues
 
 
-def encode_configured(done: m.Configured) -> bytes:
-    """Return the answer of a configure: the queue as it now is, and what changed."""
+def encode_configured(done: m.Configured, *, by_path: bool = False) -> bytes:
+    """Return the answer of a configure: the queue as it now is, and what changed.
+
+    ``by_path``: it was named by namespace, task and last name, and is shown so.
+    """
     queue = done.queue
+    named = {"queue": queue.name}
+    if by_path:
+        named = {"queue": queue.name.replace(".", "/", 2), "ns": queue.namespace}
     return _json(
         {
             "configured": True,
-            "queue": queue.name,
+            **named,
             "namespace": queue.namespace,
             "task": queue.task,
             "queueId": queue.id,
@@ -89,14 +95,15 @@ def encode_count(count: int) -> bytes:
     return _json({"success": True, "count": count})
 
 
-def encode_retried(partition_id: str, transaction_id: str) -> bytes:
-    """Return the answer of a message that was given back to its groups."""
+def encode_retried(partition_id: str, transaction_id: str, group_count: int) -> bytes:
+    """Return the answer of a message that was given back to so many of its groups."""
     return _json(
         {
             "success": True,
             "retried": True,
             "transactionId": transaction_id,
             "partitionId": partition_id,
+            "count": group_count,
         }
     )
 
@@ -114,7 +121,7 @@ def encode_dead_letters(page: m.DeadLetters, wanted: m.DeadLetterFilter) -> byte
 
 def _dead_letter(letter: m.DeadLetter) -> dict[str, Any]:
     payload = msgspec.Raw(letter.payload)
-    return {
+    answer = {
         "id": letter.id,
         "transactionId": letter.transaction_id,
         "traceId": letter.trace_id,
@@ -127,10 +134,14 @@ def _dead_letter(letter: m.DeadLetter) -> dict[str, Any]:
         "deliveryCount": letter.delivery_count,
         "data": payload,
         "payload": payload,
+        "isEncrypted": letter.encrypted,
         "producerSub": None,
         "createdAt": instant(letter.created_us),
         "failedAt": instant(letter.failed_us),
     }
+    if letter.unreadable is not None:
+        answer["payloadError"] = letter.unreadable
+    return answer
 
 
 # --------------------------------------------------------------------------- server

@@ -10,12 +10,18 @@ from queen_sync import model as m
 from queen_sync.errors import InvalidRequest
 from queen_sync.wire.bodies import Body, decode_body, is_empty
 from queen_sync.wire.options import read_options
-from queen_sync.wire.queries import DEAD_LETTER_FILTERS, Query, choose_dead_letters
+from queen_sync.wire.queries import (
+    DEAD_LETTER_FILTERS,
+    Query,
+    choose_dead_letters,
+    dotted_queue,
+)
 from queen_sync.wire.texts import read_instant, read_uuid
 
 
 class _Configure(Body):
     queue: str
+    ns: str | None = None
     namespace: str | None = None
     task: str | None = None
     options: dict[str, Any] | None = None
@@ -54,6 +60,8 @@ class Configure(msgspec.Struct, frozen=True):
     options: dict[str, int | bool]
     namespace: str | None
     task: str | None
+    by_path: bool
+    """It is named as older clients do, by namespace, task and last name."""
 
 
 def decode_configure(body: bytes) -> Configure:
@@ -65,10 +73,14 @@ def decode_configure(body: bytes) -> Configure:
             raise InvalidRequest("queue is required", "queue") from error
         raise
     m.check_name(given.queue, "queue")
+    options = read_options(given.options)
+    if given.ns is not None:
+        queue = dotted_queue(given.ns, given.task or "", given.queue)
+        return Configure(queue, options, given.ns, given.task, by_path=True)
     for name, field in ((given.namespace, "namespace"), (given.task, "task")):
         if name:
             m.check_name(name, field)
-    return Configure(given.queue, read_options(given.options), given.namespace, given.task)
+    return Configure(given.queue, options, given.namespace, given.task, by_path=False)
 
 
 def decode_extend(body: bytes) -> int | None:

@@ -7,7 +7,7 @@ payloads are copied as they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -52,6 +52,23 @@ def encode_receipts(receipts: Sequence[m.Receipt]) -> bytes:
     return f"[{','.join(parts)}]".encode()
 
 
+def encode_receipts_by_path(receipts: Sequence[m.Receipt]) -> bytes:
+    """Return the answer of a push as older clients know it."""
+    return _json(
+        {
+            "messages": [
+                {
+                    "id": receipt.id,
+                    "transactionId": receipt.transaction_id,
+                    "traceId": receipt.trace_id,
+                    "status": receipt.status,
+                }
+                for receipt in receipts
+            ]
+        }
+    )
+
+
 def _string(text: str) -> str:
     return json_text(text).decode()
 
@@ -59,14 +76,17 @@ def _string(text: str) -> str:
 # ------------------------------------------------------------------------------ pop
 
 
-def encode_claim(claim: m.Claim) -> bytes:
-    """Return the answer of a pop that found something."""
+def encode_claim(claim: m.Claim, named: Callable[[str], str] = str) -> bytes:
+    """Return the answer of a pop that found something.
+
+    ``named`` gives the name by which a queue is shown: a pop that named it by path is told it so.
+    """
     first = claim.messages[0]
     lease_id = _string(claim.lease_id or "")
     group = _string(claim.group)
     expires = "null" if claim.expires_us is None else f'"{instant(claim.expires_us)}"'
     head = (
-        f'{{"success":true,"queue":{_string(first.queue)},'
+        f'{{"success":true,"queue":{_string(named(first.queue))},'
         f'"partition":{_string(first.partition)},"partitionId":{_string(first.partition_id)},'
         f'"leaseId":{lease_id},"leaseExpiresAt":{expires},"consumerGroup":{group},'
         f'"partitionsClaimed":{claim.partition_count},"messages":['
@@ -79,7 +99,8 @@ def encode_claim(claim: m.Claim) -> bytes:
             partition_id = message.partition_id
             shared = (
                 f'"producerSub":null,"partitionId":{_string(partition_id)},'
-                f'"partition":{_string(message.partition)},"queue":{_string(message.queue)},'
+                f'"partition":{_string(message.partition)},'
+                f'"queue":{_string(named(message.queue))},'
                 f'"leaseId":{lease_id},"consumerGroup":{group},"priority":{message.priority}'
             )
         if message.created_us != created_us:  # what was pushed together was created together
@@ -104,6 +125,13 @@ def encode_claim(claim: m.Claim) -> bytes:
         separator = ","
     parts.append(b"]}")
     return b"".join(parts)
+
+
+def path_in(namespace: str, queue: str) -> str:
+    """Return a queue as a path of three parts where its name begins with the namespace."""
+    if not queue.startswith(f"{namespace}.") or queue.count(".") < 2:
+        return queue
+    return queue.replace(".", "/", 2)
 
 
 # ------------------------------------------------------------------ acks and leases

@@ -37,7 +37,7 @@ def decode_switch(query: Query, name: str, *, default: bool = False) -> bool:
     return default if given is None else given.lower() in ("true", "1")
 
 
-def _number(query: Query, *names: str) -> int | None:
+def read_number(query: Query, *names: str) -> int | None:
     """Return the first of the named numbers that is given, or None where it cannot be read."""
     given = next((query[name] for name in names if name in query), "")
     digits = given.removeprefix("-")
@@ -48,7 +48,7 @@ def _number(query: Query, *names: str) -> int | None:
 
 
 def _count(query: Query, *names: str) -> int:
-    number = _number(query, *names)
+    number = read_number(query, *names)
     return 1 if number is None or number < 1 else number
 
 
@@ -80,7 +80,7 @@ def decode_pop(
     )
     if not decode_switch(query, "wait"):
         return request, 0.0
-    timeout = _number(query, "timeout")
+    timeout = read_number(query, "timeout")
     return request, None if timeout is None else max(0, timeout) / 1000
 
 
@@ -121,7 +121,7 @@ def _subscription(query: Query) -> m.Subscription | None:
 
 def decode_dead_letter_filter(query: Query, max_limit: int) -> m.DeadLetterFilter:
     """Return which dead letters are asked for; a page is at most ``max_limit`` long."""
-    limit, offset = _number(query, "limit"), _number(query, "offset")
+    limit, offset = read_number(query, "limit"), read_number(query, "offset")
     return msgspec.structs.replace(
         choose_dead_letters({name: value for name, value in query.items() if value}),
         limit=100 if limit is None or limit < 0 else min(limit, max_limit),

@@ -8,7 +8,7 @@ InvalidRequest that names the key; of a push or a transaction nothing is done th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -17,6 +17,7 @@ from queen_sync import model as m
 from queen_sync.errors import InvalidRequest
 from queen_sync.payloads import MAX_DEPTH, JsonText, depth
 from queen_sync.wire.bodies import Body, decode_body, misfit
+from queen_sync.wire.queries import dotted_queue
 from queen_sync.wire.texts import read_lease_id, read_uuid
 
 _NOTHING = Raw(b"")
@@ -25,6 +26,8 @@ _NULL = JsonText(b"null")
 
 class _PushItem(Body, gc=False):
     queue: str
+    ns: str | None = None
+    task: str | None = None
     partition: str | None = None
     payload: Raw = _NOTHING
     data: Raw = _NOTHING
@@ -64,6 +67,8 @@ class _Operation(Body):
     type: str
     items: list[_PushItem] | None = None
     queue: str | None = None
+    ns: str | None = None
+    task: str | None = None
     partition: str | None = None
     payload: Raw = _NOTHING
     data: Raw = _NOTHING
@@ -126,12 +131,26 @@ def _may_be_deep(body: bytes) -> bool:
 # ----------------------------------------------------------------------------- push
 
 
-def decode_push(body: bytes) -> tuple[list[m.NewMessage], bool]:
-    """Return the messages of a push, and whether missing queues are to be made."""
+class Push(NamedTuple):
+    """The messages of a push."""
+
+    items: list[m.NewMessage]
+    create: bool
+    """Whether missing queues are to be made."""
+    by_path: bool
+    """Every item names its queue as older clients do, by namespace, task and last name."""
+
+
+def decode_push(body: bytes) -> Push:
+    """Return the messages of a push, and how they are to be stored and answered."""
     push = decode_body(_PUSH, body, "items array is required", "items")
     measure = _may_be_deep(body)
     create = push.config is None or push.config.auto_create
-    return [_new_message(item, measure=measure) for item in push.items], create
+    return Push(
+        items=[_new_message(item, measure=measure) for item in push.items],
+        create=create,
+        by_path=bool(push.items) and all(item.ns is not None for item in push.items),
+    )
 
 
 def _new_message(item: _PushItem | _Operation, *, measure: bool) -> m.NewMessage:
@@ -139,8 +158,11 @@ def _new_message(item: _PushItem | _Operation, *, measure: bool) -> m.NewMessage
     if trace_id is not None:
         trace_id = read_uuid(trace_id, "TraceId must be a UUID", "traceId")
     partition = item.partition
+    queue = item.queue or ""
+    if item.ns is not None:
+        queue = dotted_queue(item.ns, item.task or "", queue)
     return m.NewMessage(
-        queue=item.queue or "",
+        queue=queue,
         payload=_payload(item, measure=measure),
         partition=m.DEFAULT_PARTITION if partition is None else partition,
         transaction_id=item.transaction_id or None,

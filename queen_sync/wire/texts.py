@@ -8,7 +8,8 @@ from functools import lru_cache
 
 import msgspec
 
-from queen_sync.clock import SECOND, to_datetime, to_us
+from queen_sync import ids
+from queen_sync.clock import MILLISECOND, SECOND, to_datetime, to_us
 from queen_sync.errors import InvalidRequest
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
@@ -44,9 +45,23 @@ def read_instant(text: str, field: str) -> int:
     text = _LOST_PLUS.sub(r"\1+\2", text.strip())
     try:
         read = datetime.fromisoformat(text)
-    except ValueError:
+        # An offset may lead out of the years that there are.
+        at = read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise InvalidRequest(f"{field} must be an ISO 8601 timestamp", field) from None
-    return to_us(read if read.tzinfo is not None else read.replace(tzinfo=UTC))
+    return to_us(at)
+
+
+def instant_of(told_us: int, message_id: str) -> int:
+    """Return the instant of a message whole, of which milliseconds were told.
+
+    Its id holds the rest; where it does not fit, what was told is all that is known.
+    """
+    found = ids.address(message_id)
+    if found is None:
+        return told_us
+    rest = (found.stamp - told_us) & ids.STAMP_MASK
+    return told_us + rest if rest < MILLISECOND else told_us
 
 
 def read_uuid(text: str, message: str, field: str) -> str:

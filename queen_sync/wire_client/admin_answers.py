@@ -104,6 +104,8 @@ def decode_restarted(body: bytes) -> int:
 class _DeadLetterAnswer(MessageAnswer):
     consumer_group: str | None = None
     failed_at: datetime | None = None
+    is_encrypted: bool = False
+    payload_error: str | None = None
 
 
 class _DeadLettersAnswer(Answer):
@@ -129,7 +131,11 @@ def decode_dead_letters(body: bytes) -> m.DeadLetters:
             trace_id=found.trace_id,
             error=found.error_message,
             failure_count=found.retry_count or 0,
-            delivery_count=found.delivery_count or found.retry_count or 1,
+            delivery_count=(
+                found.retry_count or 1 if found.delivery_count is None else found.delivery_count
+            ),
+            encrypted=found.is_encrypted,
+            unreadable=found.payload_error,
         )
         for found in answer.messages
     ]

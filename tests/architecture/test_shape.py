@@ -83,7 +83,7 @@ def test_every_dependency_has_its_reason():
     wanted = [
         *project["project"]["dependencies"],
         *(each for extra in project["project"]["optional-dependencies"].values() for each in extra),
-        *project["dependency-groups"]["dev"],
+        *(each for group in project["dependency-groups"].values() for each in group),
     ]
     names = {re.split(r"[\[<>=~!; ]", each)[0] for each in wanted}
     reasons = (ROOT / "CONTRIBUTING.md").read_text().partition("## Dependencies")[2]

@@ -320,7 +320,7 @@ def test_features_are_what_the_server_offers_and_the_wire_carries(scripted, scri
     server = scripted(scripts["answer"]("200 OK", msgspec.json.encode(body)))
     with RemoteBackend(server.url) as queen:
         found = queen.capabilities
-    assert found.features == {"extend", "cap"}
+    assert found.features == {"extend", "browse", "cap"}
     assert (found.durable, found.shared) == (True, False)
     assert (found.max_batch, found.max_payload_bytes) == (7, 1000)
     assert found.clock_resolution_us == 1000
@@ -329,15 +329,12 @@ def test_features_are_what_the_server_offers_and_the_wire_carries(scripted, scri
 @pytest.mark.parametrize(
     ("call", "feature"),
     [
-        (lambda queen: queen.queue("q"), "browse"),
-        (lambda queen: queen.queues(), "browse"),
-        (lambda queen: queen.groups("q"), "browse"),
         (lambda queen: queen.removals("q"), "removals"),
         (lambda queen: queen.sweep(), "sweep"),
         (lambda queen: queen.next_ready_in(m.PopRequest(queue="q")), "next_ready_in"),
         (lambda queen: queen.listen(lambda hint: None), "listen"),
     ],
-    ids=["queue", "queues", "groups", "removals", "sweep", "next_ready_in", "listen"],
+    ids=["removals", "sweep", "next_ready_in", "listen"],
 )
 def test_what_the_wire_cannot_carry_is_refused_by_name(closed_port, call, feature):
     """Refused without a call: nobody listens there."""

@@ -12,7 +12,7 @@ from queen_sync.client import RemoteBackend
 from queen_sync.payloads import JsonText
 from tests.client.application import acks_of, pop, push
 
-NOT_CARRIED = {"browse", "stats", "messages", "cleanup", "traces", "clock"}
+NOT_CARRIED = {"counters", "clock"}
 
 
 def test_the_features_are_the_store_s_less_what_the_wire_cannot_carry(queen, store):

@@ -40,7 +40,8 @@ class Traffic:
 
 @pytest.fixture(scope="session")
 def server(served_dsn: str) -> Iterator[Server]:
-    with started("--backend", served_dsn, "--workers", "2") as running:
+    key = {"QUEEN_ENCRYPTION_KEY": "0f" * 32}
+    with started("--backend", served_dsn, "--workers", "2", environment=key) as running:
         yield running
         assert re.search(r"Traceback|CRITICAL", running.output) is None, running.output
 

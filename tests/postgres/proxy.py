@@ -27,6 +27,7 @@ class Proxy:
         self._open: set[socket.socket] = set()
         self._before: bytes | None = None
         self._after: bytes | None = None
+        self._silenced: list[threading.Event] = []
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -41,6 +42,11 @@ class Proxy:
 
     def cut_after(self, request: bytes) -> None:
         self._after = request
+
+    def silence(self) -> None:
+        """Let nothing more through on any connection there is; none of them ends."""
+        for silent in self._silenced:
+            silent.set()
 
     def cut_all(self) -> None:
         """Break every connection at once."""
@@ -57,9 +63,12 @@ class Proxy:
                 client, _ = self._listener.accept()
                 server = self._connect()
                 self._open |= {client, server}
-                lost = threading.Event()
+                lost, silent = threading.Event(), threading.Event()
+                self._silenced.append(silent)
                 for work in (self._requests, self._answers):
-                    threading.Thread(target=work, args=[client, server, lost], daemon=True).start()
+                    threading.Thread(
+                        target=work, args=[client, server, lost, silent], daemon=True
+                    ).start()
 
     def _connect(self) -> socket.socket:
         host, port = str(self._target["host"]), int(self._target.get("port") or 5432)
@@ -70,9 +79,15 @@ class Proxy:
         return socket.create_connection((host, port))
 
     def _requests(
-        self, client: socket.socket, server: socket.socket, lost: threading.Event
+        self,
+        client: socket.socket,
+        server: socket.socket,
+        lost: threading.Event,
+        silent: threading.Event,
     ) -> None:
         for data in _read(client):
+            if silent.is_set():
+                continue
             if self._before is not None and self._before in data:
                 self._before = None
                 self.cuts += 1
@@ -85,8 +100,16 @@ class Proxy:
                 break
         self._end(client, server)
 
-    def _answers(self, client: socket.socket, server: socket.socket, lost: threading.Event) -> None:
+    def _answers(
+        self,
+        client: socket.socket,
+        server: socket.socket,
+        lost: threading.Event,
+        silent: threading.Event,
+    ) -> None:
         for data in _read(server):
+            if silent.is_set():
+                continue
             if lost.is_set() or not _send(client, data):
                 break
         self._end(client, server)

@@ -17,6 +17,7 @@ from queen_sync.backends.postgres import PostgresBackend
 from queen_sync.backends.postgres_acks import settle
 from queen_sync.backends.postgres_connections import _configure
 from queen_sync.backends.postgres_push import push_to_one
+from queen_sync.backends.postgres_sealing import Seals
 
 PATIENCE_SECONDS = 20.0
 SESSIONS = (
@@ -102,7 +103,7 @@ def push_in(
     """Push inside a session's own transaction, as a library caller would."""
     item = m.NewMessage.of(queue, value, partition=partition)
     with session.cursor(binary=True) as cursor:
-        push_to_one(cursor, [item], None, create=True)
+        push_to_one(cursor, [item], Seals(None), None, create=True)
 
 
 def ack_in(

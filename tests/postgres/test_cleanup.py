@@ -6,6 +6,7 @@ import itertools
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from queen_sync import inspection as i, model as m
@@ -48,7 +49,10 @@ class Workers:
     def __init__(self, backend: PostgresBackend) -> None:
         self.backend = backend
         self.queues = [fresh("plain"), fresh("limited")]
-        backend.configure(self.queues[0], {"retry_limit": 1, "lease_seconds": 1})
+        backend.configure(
+            self.queues[0],
+            {"retry_limit": 1, "lease_seconds": 1, "retry_delay_milliseconds": 200},
+        )
         backend.configure(self.queues[1], {"retry_limit": 1, "max_queue_size": 300})
         for queue in self.queues:
             for group in "gh":
@@ -90,11 +94,14 @@ class Workers:
             if time.monotonic() > self.ends:
                 return
             queue = self.queues[turn % 2]
-            page = self.backend.messages(i.MessageFilter(queue=queue, limit=50))
+            status: i.MessageStatus | None = dice.choice([None, None, "failed", "pending"])
+            page = self.backend.messages(i.MessageFilter(queue=queue, status=status, limit=50))
             for found in dice.sample(page.items, min(5, len(page.items))):
                 place = found.partition_id, found.id
                 if dice.random() < 0.2 and self.backend.message(*place):
-                    self.done["buried"] += self._bury(*place)
+                    self.done["buried"] += self._by_hand(self.backend.bury, *place)
+                elif status == "failed":
+                    self.done["hurried"] += self._by_hand(self.backend.retry_now, *place)
                 else:
                     self.done["deleted"] += self.backend.delete_message(*place)
             if turn % 8 < 2:
@@ -103,9 +110,9 @@ class Workers:
                 gone = self.backend.delete_partition(queue, dice.choice(PARTITIONS))
                 self.done["partitions"] += gone
 
-    def _bury(self, partition_id: str, name: str) -> int:
+    def _by_hand(self, call: Callable[[str, str], int], partition_id: str, name: str) -> int:
         try:
-            return self.backend.bury(partition_id, name)
+            return call(partition_id, name)
         except MessageNotFound:
             return 0  # another cleaner was faster
 

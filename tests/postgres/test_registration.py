@@ -18,6 +18,7 @@ from tests.postgres.sessions import (
     drain,
     fresh,
     message,
+    number_of,
     open_transaction,
     push_in,
     repaired,
@@ -159,3 +160,25 @@ def test_groups_that_register_into_a_storm_of_new_partitions_miss_nothing(
                 assert name in taken, f"{group} never got {name}"
             elif push_ended < began:
                 assert name not in taken, f"{group} got {name} from before it began"
+
+
+def test_first_pops_that_come_together_share_the_registration(
+    dsn: str, backend: PostgresBackend
+) -> None:
+    """Each goes on where the others have come to: none of them does all the work again."""
+    queue = fresh()
+    backend.push([message(queue, f"m{i}", f"p{i}") for i in range(6)])
+    numbers = [number_of(dsn, queue, f"p{i}") for i in range(6)]
+    with connect(dsn) as one, connect(dsn) as other:
+        row = one.execute(BEGIN, [queue, "g", "all"]).fetchone()
+        assert row is not None
+        group = value(dsn, "select id from queen.consumer_groups where name = 'g'")
+        done = [
+            session.execute("select queen.register_partitions(%s, 0, 3, null)", [group]).fetchone()
+            for session in (one, other, one)
+        ]
+    default = number_of(dsn, queue)
+    last = sorted([default, *numbers])
+    assert done == [(last[2],), (last[5],), (last[6],)]
+    assert len(drain(backend, queue, "g")) == 6
+    assert repaired(dsn) == 0

@@ -124,10 +124,8 @@ def test_a_lease_found_expired_and_given_again_meanwhile_survives_the_sweep(
     backend.pop(m.PopRequest(queue=queue))
     clock.advance(11)
     now = to_datetime(clock.now_us())
-    found = value(
-        dsn, "select (partition_id, group_id)::text from queen.expired_leases(10, %s)", [now]
-    )
-    partition, group = map(int, found.strip("()").split(","))
+    found = "select array[partition_ids[1], group_ids[1]] from queen.next_lanes('expire', 10, %s)"
+    partition, group = value(dsn, found, [now])
     again = backend.pop(m.PopRequest(queue=queue))
     assert again
     assert value(dsn, "select queen.expire_lease(%s, %s, %s)", [partition, group, now]) is False

@@ -4,10 +4,14 @@ import sqlite3
 import threading
 
 import pytest
+from sqlite_utils import Database
+from sqlite_utils.migrations import Migrations
 
-from queen_sync import model as m
+from queen_sync import inspection as i, model as m
 from queen_sync.backends import sqlite_connections
 from queen_sync.backends.sqlite import SqliteBackend
+from queen_sync.backends.sqlite_migrations import APPLICATION_ID
+from queen_sync.backends.sqlite_statements import folder, named
 from queen_sync.errors import BackendUnavailable, InvalidRequest
 
 BIG = m.JsonText(b'"' + b"x" * 20_000 + b'"')
@@ -213,6 +217,47 @@ def test_a_file_of_a_newer_version_is_refused(path):
     connection.close()
     with pytest.raises(BackendUnavailable, match="newer queen-sync: it has 9999_later"):
         SqliteBackend(path)
+
+
+# As the first version of the schema held it: three messages, of which a group has settled one.
+FIRST_ROWS = """
+insert into queues (name, created_us, configured_us) values ('orders', 1, 1);
+insert into partitions (queue_id, name, created_us, last_seq, last_pushed_us)
+values (1, 'Default', 1, 3, 9);
+insert into messages (partition_id, seq, created_us, transaction_id, trace_id, payload)
+values (1, 1, 7, 'a', null, '1'),
+    (1, 2, 8, 'b', '00000000-0000-4000-8000-000000000000', '2'),
+    (1, 3, 9, null, null, '3');
+insert into consumer_groups (queue_id, name, mode, created_us) values (1, 'g', 'all', 2);
+insert into partition_leases (partition_id, group_id, position, from_us, ended_us, ready_us)
+values (1, 1, 1, 0, 5, 8);
+"""
+
+
+def test_a_file_of_the_first_version_is_brought_up_to_date(path):
+    """O-33: what it held is served, listed and cleaned up as if it had been pushed today."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    first = Migrations("queen-sync")
+
+    @first(name="0001_tables")
+    def tables(db):
+        for statement in named(folder("migrations")["0001_tables"]).values():
+            db.execute(statement)
+
+    first.apply(Database(connection, execute_plugins=False))
+    connection.execute(f"pragma application_id = {APPLICATION_ID}")
+    connection.executescript(FIRST_ROWS)
+    connection.close()
+    with SqliteBackend(path) as backend:
+        (state,) = backend.partitions("orders")
+        assert (state.stored_count, state.waiting_count, state.groups[0].lag) == (3, 2, 2)
+        trace = "00000000-0000-4000-8000-000000000000"
+        (traced,) = backend.messages(i.MessageFilter(trace_id=trace)).items
+        assert traced.transaction_id == "b"
+        assert backend.delete_message(traced.partition_id, "b")
+        claim = backend.pop(m.PopRequest(queue="orders", group="g", max_messages=9))
+        assert [message.value for message in claim.messages] == [3]
+        assert backend.sweep().repaired == 0
 
 
 def test_a_missing_directory_and_a_vanished_file_are_unavailable(path, tmp_path):

@@ -79,6 +79,7 @@ HOT = [
     "place",
     "read_batch",
     "message_at",
+    "first_stored",
     "save_lane",
     "lane",
     "wake_lanes",
@@ -107,6 +108,28 @@ def test_names_are_looked_up_one_by_one(connection, name):
     assert steps[0].startswith("SCAN j VIRTUAL TABLE")
     assert re.match(r"SEARCH m USING INDEX messages_(seq|transaction) \(", steps[1])
     assert len(steps) == 2
+
+
+INDEXED = {
+    "traced_messages": "messages_trace (trace_id=? AND ",
+    "newest_messages": "messages_seq (partition_id=? AND seq>? AND seq<?)",
+    "message_traces": "traces_message (partition_id=? AND seq=?)",
+    "named_traces": "PRIMARY KEY (name=?)",
+    "delete_traces": "traces_message (partition_id=? AND seq>? AND seq<?)",
+    "dead_seqs": "dead_letters_message (group_id=? AND partition_id=?)",
+    "letter": "dead_letters_message (group_id=? AND partition_id=? AND seq=?)",
+    "named_lanes": "PRIMARY KEY (partition_id=?)",
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_what_operators_look_at_is_found_by_an_index(connection, name):
+    """O-43: a look costs what it shows, not what is stored; a page is read in its order."""
+    steps = plan(connection, name)
+    assert any(INDEXED[name] in step for step in steps), steps
+    assert not [step for step in steps if step.startswith("SCAN")]
+    if name != "named_lanes":  # the few groups of a queue, by name
+        assert not [step for step in steps if "TEMP B-TREE" in step]
 
 
 def test_a_pop_over_100_000_waiting_partitions_looks_at_one(backend, connection):

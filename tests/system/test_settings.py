@@ -79,6 +79,7 @@ def test_four_slashes_name_an_absolute_file():
         ("QUEEN_BACKEND", "embedded:"),
         ("QUEEN_BACKEND", "memory"),
         ("QUEEN_LISTEN_DSN", "db"),
+        ("DB_POOLED", "transaction"),
         ("PG_PORT", "five"),
         ("PG_PORT", "70000"),
     ],
@@ -88,6 +89,15 @@ def test_a_bad_value_is_refused_with_the_name_of_its_variable(variable, value):
     with pytest.raises(InvalidRequest, match=variable) as caught:
         Settings.from_environment({variable: value})
     assert caught.value.field == variable
+
+
+def test_a_pooler_by_transactions_needs_a_way_past_it_for_wake_ups():
+    """O-29."""
+    given = {"DB_POOLED": "true", "QUEEN_BACKEND": "postgresql://pooler/db"}
+    with pytest.raises(InvalidRequest, match="DB_POOLED needs QUEEN_LISTEN_DSN"):
+        Settings.from_environment(given)
+    direct = {"QUEEN_LISTEN_DSN": "postgresql://server/db"}
+    assert Settings.from_environment(given | direct).database_pooled
 
 
 def test_an_error_about_the_backend_does_not_show_its_password():

@@ -31,11 +31,12 @@ CODES = {
     "QueueFull": "QUEUE_FULL",
     "BackendError": "BACKEND_ERROR",
     "BackendUnavailable": "BACKEND_UNAVAILABLE",
+    "Undecryptable": "UNDECRYPTABLE",
     "OutcomeUnknown": "OUTCOME_UNKNOWN",
 }
 """Codes are seen by clients: they are written out here so that none changes by accident."""
 
-RETRYABLE = {"Overloaded", "QueueFull", "BackendUnavailable", "OutcomeUnknown"}
+RETRYABLE = {"Overloaded", "QueueFull", "BackendUnavailable", "Undecryptable", "OutcomeUnknown"}
 
 
 def test_every_class_has_a_stable_code_of_its_own():

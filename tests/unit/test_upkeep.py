@@ -2,11 +2,11 @@
 
 import threading
 
-from queen_sync import model as m
+from queen_sync import model as m, stats as s
 from queen_sync.backends.memory import MemoryBackend
-from queen_sync.clock import ManualClock
+from queen_sync.clock import ManualClock, SystemClock
 from queen_sync.errors import BackendUnavailable
-from queen_sync.upkeep import Sweeper
+from queen_sync.upkeep import DAY, Metrics, Sweeper
 
 
 def expired_poison(clock: ManualClock) -> MemoryBackend:
@@ -57,3 +57,38 @@ def test_close_ends_the_thread():
     sweeper = Sweeper(MemoryBackend(), 60_000)
     sweeper.close()
     assert "queen-sweep" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_counts_are_written_between_two_sweeps():
+    """PL-9: more often than anything is swept."""
+    flushed = threading.Semaphore(0)
+    metrics = Metrics(flush=flushed.release, interval_milliseconds=1, retention_days=1)
+    sweeper = Sweeper(MemoryBackend(), 3_600_000, metrics)
+    assert all(flushed.acquire(timeout=20) for _ in range(3))
+    sweeper.close()
+
+
+def test_a_sweep_forgets_counts_that_are_too_old():
+    """PL-9: days are counted by the clock of this machine."""
+    backend = MemoryBackend()
+    now_us = SystemClock().now_us()
+    minutes = [now_us - 3 * DAY, now_us - DAY, now_us]
+    rows = [
+        s.QueueCounts(start_us=at_us, queue="q", counts=s.Counts(pushed=1)) for at_us in minutes
+    ]
+    backend.add_counts(rows)
+    forgotten = threading.Event()
+    forget = backend.forget_counts
+
+    def watched(before_us):
+        count = forget(before_us)
+        forgotten.set()
+        return count
+
+    backend.forget_counts = watched
+    metrics = Metrics(flush=lambda: None, interval_milliseconds=3_600_000, retention_days=2)
+    sweeper = Sweeper(backend, 1, metrics)
+    assert forgotten.wait(20)
+    sweeper.close()
+    left = backend.counts(s.CountFilter(from_us=0, to_us=now_us))
+    assert [row.start_us for row in left] == [s.minute_of(at_us) for at_us in minutes[1:]]

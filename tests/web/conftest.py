@@ -101,8 +101,8 @@ def backend(clock: ManualClock) -> MemoryBackend:
 
 
 @pytest.fixture
-def broker(backend: MemoryBackend, settings: Settings) -> Iterator[Broker]:
-    broker = Broker(backend, settings)
+def broker(backend: MemoryBackend, settings: Settings, clock: ManualClock) -> Iterator[Broker]:
+    broker = Broker(backend, settings, clock)
     yield broker
     broker.close()
 

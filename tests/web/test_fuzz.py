@@ -14,7 +14,7 @@ KEYS = st.sampled_from(
         "autoCreate", "acknowledgments", "consumerGroup", "partitionId", "status", "leaseId",
         "error", "operations", "type", "requiredLeases", "kv", "options", "namespace", "task",
         "leaseTime", "maxSize", "requireLeaseId", "seconds", "subscriptionTimestamp",
-        "toStart", "toEnd", "timestamp", "from", "to",
+        "toStart", "toEnd", "timestamp", "from", "to", "traceNames", "eventType",
     ]
 )  # fmt: skip
 LEAVES = (
@@ -73,6 +73,17 @@ NEARLY = {
     "/api/v1/messages/0192aaaa-0000-8000-8000-00000000abcd/t/retry": st.fixed_dictionaries(
         {}, optional={"consumerGroup": VALUES}
     ),
+    "/api/v1/messages/t/dlq": st.fixed_dictionaries(
+        {}, optional={"consumerGroup": VALUES, "error": LEAVES}
+    ),
+    "/api/v1/traces": st.fixed_dictionaries(
+        {
+            "transactionId": LEAVES,
+            "partitionId": st.just("0192aaaa-0000-8000-8000-00000000abcd"),
+            "data": VALUES,
+        },
+        optional={"traceNames": VALUES, "eventType": LEAVES, "consumerGroup": LEAVES},
+    ),
 }
 
 FUZZ = settings(
@@ -124,11 +135,17 @@ def test_no_bytes_are_a_bug(http, backend, route):
         st.sampled_from(
             ["batch", "partitions", "consumerGroup", "autoAck", "subscriptionMode",
              "subscriptionFrom", "from", "to", "limit", "offset", "queue", "attemptId",
-             "namespace", "task", "partitionId", "transactionId"]
+             "namespace", "task", "partitionId", "transactionId", "ns", "status", "traceId",
+             "cursor", "lastCreatedAt", "lastId"]
         ),
         st.text(max_size=12) | st.integers(-(10**25), 10**25).map(str) | st.just("2026-01-01"),
     ),
-    path=st.sampled_from(["/api/v1/pop/queue/q", "/api/v1/pop", "/api/v1/dlq"]),
+    path=st.sampled_from(
+        [
+            "/api/v1/pop/queue/q", "/api/v1/pop", "/api/v1/dlq", "/api/v1/messages",
+            "/api/v1/status/queues/q/messages", "/api/v1/traces/by-name/a", "/api/v1/traces/names",
+        ]
+    ),
 )  # fmt: skip
 def test_no_query_is_a_bug(http, query, path):
     assert http.get(path, query_string=query).status_code < 500
@@ -138,7 +155,14 @@ def test_no_query_is_a_bug(http, query, path):
 @given(
     path=st.text(alphabet="/%20ABCFfqaé\0\n.?#*", max_size=20),
     prefix=st.sampled_from(
-        ["/", "/api/v1/pop/queue/", "/api/v1/pop/ns/", "/api/v1/consumer-groups/"]
+        [
+            "/",
+            "/api/v1/pop/queue/",
+            "/api/v1/pop/ns/",
+            "/api/v1/consumer-groups/",
+            "/api/v1/messages/",
+            "/api/v1/traces/",
+        ]
     ),
     method=st.sampled_from(["GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"]),
 )

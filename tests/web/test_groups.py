@@ -37,6 +37,7 @@ def test_a_dead_letter_has_the_payload_and_the_reason(http, clock):
                 "deliveryCount": 1,
                 "data": {"n": 1},
                 "payload": {"n": 1},
+                "isEncrypted": False,
                 "producerSub": None,
                 "createdAt": "2026-01-01T00:00:00.000000Z",
                 "failedAt": "2026-01-01T00:00:01.000000Z",

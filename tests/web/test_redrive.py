@@ -152,6 +152,7 @@ def test_one_message_is_retried_by_name(http):
             "retried": True,
             "transactionId": "1",
             "partitionId": first["partitionId"],
+            "count": 1,
         },
     )
     assert [message["data"] for message in http.pop("q", batch=9)["messages"]] == [1]

@@ -51,10 +51,13 @@ begin
         where d.partition_id = r.partition_id and d.group_id = r.group_id and d.seq = p_seq;
         r.redriven_count := r.redriven_count - 1;
     else
-        insert into queen.dead_letters
+        insert into queen.dead_letters (
+            partition_id, group_id, seq, queue_id, queue_name, partition_name, group_name, transaction_id,
+            trace_id, created_at, payload, error, failures, deliveries, failed_at, encryption_key_id
+        )
         select m.partition_id, r.group_id, m.seq, q.id, q.name, p.name, g.name,
             m.transaction_id, m.trace_id, m.created_at, m.payload, p_error, p_failures, p_deliveries,
-            p_at, null
+            p_at, m.encryption_key_id
         from queen.messages m
         join queen.partitions p on p.id = m.partition_id
         join queen.queues q on q.id = p.queue_id
@@ -82,7 +85,8 @@ create or replace function queen.store(r queen.partition_leases) returns void la
         batch = r.batch, open = r.open, failed = r.failed, returned = r.returned, dead = r.dead,
         closed_lease_id = r.closed_lease_id, closed_batch = r.closed_batch,
         closed_failed = r.closed_failed, closed_returned = r.closed_returned, closed_dead = r.closed_dead,
-        retrying = r.retrying, redriven_count = r.redriven_count, sought = r.sought, ready_at = r.ready_at
+        retrying = r.retrying, redriven_count = r.redriven_count, sought = r.sought, taken_at = r.taken_at,
+        ready_at = r.ready_at
     where l.partition_id = r.partition_id and l.group_id = r.group_id
 $$;
 

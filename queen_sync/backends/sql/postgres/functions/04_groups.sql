@@ -57,6 +57,8 @@ end $$;
 -- Step 2. Give the group its lease rows in the next partitions. The share lock of a partition makes
 -- its last_seq exact; one that a push holds is passed by with the committed last_seq (the push runs
 -- at the same time as the registration, so it may fall on either side) and looked at again by a pop.
+-- Whoever holds the group's row does the next part, after what others have done: sixteen first pops of a
+-- queue of 100,000 partitions take as long as one.
 -- Returns the last partition done, null when none is left.
 create or replace function queen.register_partitions(
     p_group bigint, p_after bigint, p_limit integer, p_now timestamptz
@@ -72,10 +74,11 @@ declare
     v_at timestamptz := coalesce(p_now, clock_timestamp());
 begin
     perform queen.require_read_committed();
-    select * into g from queen.consumer_groups y where y.id = p_group for share;
-    if not found then
+    select * into g from queen.consumer_groups y where y.id = p_group for no key update;
+    if not found or g.registered then
         return null;
     end if;
+    p_after := greatest(p_after, g.registered_through);
     select * into q from queen.queues y where y.id = g.queue_id;
     select array_agg(h.id) into v_held from (
         select p.id from queen.partitions p
@@ -115,6 +118,7 @@ begin
         where m.partition_id = x.id and m.position > v_position;
         v_done := x.id;
     end loop;
+    update queen.consumer_groups y set registered_through = v_done where y.id = g.id and v_done is not null;
     return v_done;
 end $$;
 

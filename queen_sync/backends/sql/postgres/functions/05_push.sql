@@ -2,6 +2,8 @@
 -- its name (null: all go to the first). p_transactions, p_traces: per payload or null as a whole.
 -- p_spread: over how many partitions the caller has spread what names Default; where that is not what the
 -- queue says, the call is refused with the number (QS303).
+-- p_key: the id of the key that sealed the payloads; null: they are as they were pushed. Where the queue
+-- wants it otherwise, the call is refused with what it wants (QS304).
 -- p_patience: how long to wait for a row that somebody else holds (a lock_timeout; null: the connection's).
 -- p_own_*: where a transaction id reads as a message id of ours, what it says; null as a whole.
 --
@@ -15,7 +17,7 @@
 create or replace function queen.push(
     p_queue text, p_names text[], p_items integer[], p_payloads text[], p_transactions text[],
     p_traces uuid[], p_own_partitions bigint[], p_own_seqs bigint[], p_own_stamps bigint[],
-    p_create boolean, p_spread integer, p_patience text, p_now timestamptz,
+    p_create boolean, p_spread integer, p_key text, p_patience text, p_now timestamptz,
     out queue_id bigint, out partition_ids bigint[], out created_ats timestamptz[], out seqs bigint[],
     out duplicates boolean[], out duplicate_ats timestamptz[], out duplicate_traces uuid[],
     out depth bigint, out max_queue_size integer
@@ -54,6 +56,7 @@ begin
                     x.spread_partitions = p_spread
                     or (p_spread = 0 and (x.spread_partitions < 2 or p_names[1] <> 'Default'))
                 )
+                and x.encryption_enabled = (p_key is not null)
                 and p.queue_id = x.id and p.name = p_names[1]
             returning x.id, p.id, p.last_seq - v_count, p.last_pushed_at,
                 make_interval(secs => greatest(x.delayed_processing_seconds, x.window_buffer_seconds))
@@ -63,8 +66,8 @@ begin
         end loop;
         if v_partition is not null then
             if p_transactions is null then
-                insert into queen.messages (partition_id, seq, created_at, trace_id, payload)
-                select v_partition, v_base + u.o, v_at, u.trace, u.payload::json
+                insert into queen.messages (partition_id, seq, created_at, trace_id, payload, encryption_key_id)
+                select v_partition, v_base + u.o, v_at, u.trace, u.payload::json, p_key
                 from unnest(p_payloads, p_traces) with ordinality u(payload, trace, o);
                 v_stored := v_count;
             elsif exists (
@@ -73,8 +76,9 @@ begin
             ) then
                 v_stored := 0; -- a repeated call nearly always begins with a duplicate
             else
-                insert into queen.messages (partition_id, seq, created_at, transaction_id, trace_id, payload)
-                select v_partition, v_base + u.o, v_at, u.transaction, u.trace, u.payload::json
+                insert into queen.messages
+                    (partition_id, seq, created_at, transaction_id, trace_id, payload, encryption_key_id)
+                select v_partition, v_base + u.o, v_at, u.transaction, u.trace, u.payload::json, p_key
                 from unnest(p_payloads, p_transactions, p_traces) with ordinality u(payload, transaction, trace, o)
                 on conflict (transaction_id, partition_id) where transaction_id is not null do nothing;
                 get diagnostics v_stored = row_count;
@@ -129,6 +133,10 @@ begin
     if q.spread_partitions <> p_spread and (p_spread > 0 or 'Default' = any (p_names)) then
         raise exception 'spread otherwise' using errcode = 'QS303',
             detail = json_build_object('queue', p_queue, 'count', q.spread_partitions)::text;
+    end if;
+    if q.encryption_enabled <> (p_key is not null) then
+        raise exception 'sealed otherwise' using errcode = 'QS304',
+            detail = json_build_object('queue', p_queue, 'sealed', q.encryption_enabled)::text;
     end if;
     queue_id := q.id;
     max_queue_size := q.max_queue_size;
@@ -188,8 +196,9 @@ begin
         return;
     end if;
 
-    insert into queen.messages (partition_id, seq, created_at, transaction_id, trace_id, payload)
-    select partition_ids[u.i], u.seq, created_ats[u.i], u.transaction, u.trace, u.payload::json
+    insert into queen.messages
+        (partition_id, seq, created_at, transaction_id, trace_id, payload, encryption_key_id)
+    select partition_ids[u.i], u.seq, created_ats[u.i], u.transaction, u.trace, u.payload::json, p_key
     from unnest(p_items, seqs, duplicates, p_payloads, p_transactions, p_traces) u(i, seq, duplicate, payload, transaction, trace)
     where not u.duplicate
     order by 1, 2;

@@ -1,18 +1,92 @@
--- Upkeep, a little at a time and one sweeper at a time; each function is a transaction of its own, so
--- that one bad row holds up no other (O-09).
+-- Upkeep, a little at a time; each function is a transaction of its own, so that one bad row holds up no
+-- other (O-09).
 
--- Leases that ran out, some of each group. Pops take them back by themselves; the sweep makes it
--- visible where nobody pops.
-create or replace function queen.expired_leases(p_limit integer, p_now timestamptz)
-returns table (partition_id bigint, group_id bigint) language sql volatile set jit = off as $$
-    select x.partition_id, x.group_id
-    from queen.consumer_groups g, lateral (
-        select l.partition_id, l.group_id, l.lease_id from queen.partition_leases l
-        where l.group_id = g.id and l.ready_at <= coalesce(p_now, clock_timestamp())
-        order by l.ready_at, l.partition_id limit p_limit
-    ) x
-    where x.lease_id is not null
+-- One sweeper at a time: each step of a sweep is done by the process that gets its lock, for one
+-- transaction; the others leave it out. Tried, never waited for; a process that dies lets go of it.
+create or replace function queen.may_sweep(p_step text) returns boolean language sql volatile as $$
+    select pg_try_advisory_xact_lock(hashtextextended('queen sweep ' || p_step, 6632))
 $$;
+
+-- The next lanes that a step of the sweep has to look at: `expire`, those whose lease ran out; `evict`,
+-- those that hold something too old to be delivered. Looks at p_limit rows at most, group by group in the
+-- order in which pops would take them, and keeps in queen.upkeep how far it got: the next call, of whichever
+-- process, goes on there, so that no crowd of rows in front hides the ones behind it. p_more: the pass is
+-- not over. Pops take expired leases back and evict by themselves; the sweep makes it visible where nobody
+-- pops.
+create or replace function queen.next_lanes(
+    p_step text, p_limit integer, p_now timestamptz,
+    out partition_ids bigint[], out group_ids bigint[], out more boolean
+) language plpgsql volatile
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+#variable_conflict use_column
+declare
+    u queen.upkeep;
+    g record;
+    x record;
+    v_at timestamptz;
+    v_group_ids bigint[] := '{}';
+    v_groups integer := 0;
+    v_room integer := p_limit;
+begin
+    perform queen.require_read_committed();
+    partition_ids := '{}';
+    more := false;
+    if not queen.may_sweep(p_step) then
+        group_ids := '{}';
+        return;
+    end if;
+    v_at := coalesce(p_now, clock_timestamp());
+    select * into u from queen.upkeep y where y.step = p_step;
+    if not u.under_way then
+        u.began_at := v_at; u.group_id := 0; u.ready_at := '-infinity'; u.partition_id := 0;
+    end if;
+    for g in
+        select y.id, v_at - make_interval(secs => least(nullif(q.ttl_seconds, 0), nullif(q.max_wait_seconds, 0))) as old
+        from queen.consumer_groups y
+        join queen.queues q on q.id = y.queue_id and q.deleted_at is null
+        where y.id >= u.group_id and (p_step = 'expire' or q.ttl_seconds > 0 or q.max_wait_seconds > 0)
+        order by y.id limit p_limit
+    loop
+        if g.id > u.group_id then
+            u.group_id := g.id; u.ready_at := '-infinity'; u.partition_id := 0;
+        end if;
+        v_groups := v_groups + 1;
+        -- What is due holds every lease that ran out; too old may also be what is leased or put off.
+        for x in select l.partition_id, l.ready_at, l.lease_id, l.position, l.redriven_count
+            from queen.partition_leases l
+            where l.group_id = g.id and (l.ready_at, l.partition_id) > (u.ready_at, u.partition_id)
+                and l.ready_at <= case when p_step = 'expire' then v_at else 'infinity' end
+            order by l.ready_at, l.partition_id limit v_room
+        loop
+            v_room := v_room - 1;
+            u.ready_at := x.ready_at; u.partition_id := x.partition_id;
+            if p_step = 'expire' then
+                continue when x.lease_id is null;
+            else
+                continue when not (
+                    coalesce((
+                        select m.created_at from queen.messages m
+                        where m.partition_id = x.partition_id and m.seq = x.position + 1
+                    ) <= g.old, false)
+                    or (x.redriven_count > 0 and exists (
+                        select 1 from queen.dead_letters d
+                        where d.partition_id = x.partition_id and d.group_id = g.id and d.redriven_at <= g.old
+                    ))
+                );
+            end if;
+            partition_ids := partition_ids || x.partition_id;
+            v_group_ids := v_group_ids || g.id;
+        end loop;
+        more := v_room <= 0;
+        exit when more;
+    end loop;
+    more := more or v_groups = p_limit;
+    group_ids := v_group_ids;
+    update queen.upkeep y
+    set began_at = u.began_at, under_way = more, group_id = u.group_id, ready_at = u.ready_at,
+        partition_id = u.partition_id
+    where y.step = p_step and (y.under_way or more);
+end $$;
 
 -- Take one of them back; the row is judged again under its lock. True if there was one to take back.
 create or replace function queen.expire_lease(p_partition bigint, p_group bigint, p_now timestamptz)
@@ -51,6 +125,9 @@ declare
     v_total bigint := 0;
     v_partitions bigint[];
 begin
+    if not queen.may_sweep('leftovers') then
+        return 0;
+    end if;
     select array_agg(x.id) into v_partitions from (
         select p.id from queen.partitions p
         join queen.queues q on q.id = p.queue_id
@@ -75,9 +152,13 @@ begin
         v_total := v_total + v_count;
         delete from queen.consumer_groups g using queen.queues q
         where q.id = g.queue_id and q.deleted_at is not null;
-        delete from queen.queues q
-        where q.deleted_at is not null
-            and not exists (select 1 from queen.partitions p where p.queue_id = q.id);
+        with gone as (
+            delete from queen.queues q
+            where q.deleted_at is not null
+                and not exists (select 1 from queen.partitions p where p.queue_id = q.id)
+            returning q.id
+        )
+        delete from queen.removals r using gone where r.queue_id = gone.id;
     end if;
     return v_total;
 end $$;
@@ -88,6 +169,9 @@ language plpgsql volatile as $$
 declare
     v_total bigint;
 begin
+    if not queen.may_sweep('claims') then
+        return 0;
+    end if;
     delete from queen.claims c using (
         select y.lease_id from queen.claims y
         where not exists (
@@ -101,20 +185,19 @@ begin
     return v_total;
 end $$;
 
--- Two things that must never be found: a row without ready_at in front of stored messages, and a
--- partition without a row of a registered group. Repairs both and returns how many there were.
-create or replace function queen.repair(p_now timestamptz) returns bigint
+-- Two things that must never be found among some partitions: a row without ready_at in front of stored
+-- messages, and a partition without a row of a registered group. Repairs both and returns how many there were.
+create or replace function queen.repair_partitions(p_partitions bigint[], p_now timestamptz) returns bigint
 language plpgsql volatile as $$
 declare
     v_flags bigint;
     v_rows bigint;
 begin
-    perform queen.require_read_committed();
     -- Judged by a look without locks, then again under the partition's lock: a push in between is no fault.
     with suspect as materialized (
         select l.partition_id from queen.partition_leases l
         join queen.partitions p on p.id = l.partition_id
-        where l.ready_at is null and l.position < p.last_seq
+        where l.partition_id = any (p_partitions) and l.ready_at is null and l.position < p.last_seq
     ), held as materialized (
         select p.id, p.last_seq from queen.partitions p
         where p.id in (select s.partition_id from suspect s) order by p.id for share skip locked
@@ -129,10 +212,10 @@ begin
     get diagnostics v_flags = row_count;
     insert into queen.partition_leases (partition_id, group_id, position, settled, ready_at)
     select p.id, g.id, p.first_seq - 1, p.holes, coalesce(p_now, clock_timestamp())
-    from queen.consumer_groups g
-    join queen.queues q on q.id = g.queue_id and q.deleted_at is null
-    join queen.partitions p on p.queue_id = q.id
-    where g.registered and not exists (
+    from queen.partitions p
+    join queen.queues q on q.id = p.queue_id and q.deleted_at is null
+    join queen.consumer_groups g on g.queue_id = q.id
+    where p.id = any (p_partitions) and g.registered and not exists (
         select 1 from queen.partition_leases l where l.partition_id = p.id and l.group_id = g.id
     )
     order by 1, 2
@@ -141,29 +224,52 @@ begin
     return v_flags + v_rows;
 end $$;
 
--- The rows of a queue that hold something too old to be delivered, some at a time.
-create or replace function queen.evictable(p_limit integer, p_now timestamptz)
-returns table (partition_id bigint, group_id bigint) language sql volatile set jit = off as $$
-    with old as materialized (
-        select q.id, coalesce(p_now, clock_timestamp())
-            - make_interval(secs => least(nullif(q.ttl_seconds, 0), nullif(q.max_wait_seconds, 0))) as until
-        from queen.queues q
-        where q.deleted_at is null and (q.ttl_seconds > 0 or q.max_wait_seconds > 0)
-    )
-    select l.partition_id, l.group_id
-    from old o
-    join queen.consumer_groups g on g.queue_id = o.id
-    join queen.partition_leases l on l.group_id = g.id and l.ready_at is not null
-    where (
-            select m.created_at from queen.messages m
-            where m.partition_id = l.partition_id and m.seq = l.position + 1
-        ) <= o.until
-        or (l.redriven_count > 0 and exists (
-            select 1 from queen.dead_letters d
-            where d.partition_id = l.partition_id and d.group_id = l.group_id and d.redriven_at <= o.until
-        ))
-    limit p_limit
-$$;
+-- The self check, p_limit partitions at a time, by their numbers. A pass begins p_interval_seconds after the
+-- last one began, whichever process that was in, and is gone on with by whoever sweeps next. A clock that
+-- stands before the last pass cannot tell how long ago it was: it begins one.
+create or replace function queen.repair_some(
+    p_limit integer, p_interval_seconds integer, p_now timestamptz, out repaired bigint, out more boolean
+) language plpgsql volatile set jit = off set enable_seqscan = off as $$
+#variable_conflict use_column
+declare
+    u queen.upkeep;
+    v_at timestamptz;
+    v_partitions bigint[];
+begin
+    perform queen.require_read_committed();
+    repaired := 0;
+    more := false;
+    if not queen.may_sweep('repair') then
+        return;
+    end if;
+    v_at := coalesce(p_now, clock_timestamp());
+    select * into u from queen.upkeep y where y.step = 'repair';
+    if not u.under_way then
+        if v_at >= u.began_at and v_at < u.began_at + make_interval(secs => p_interval_seconds) then
+            return;
+        end if;
+        u.began_at := v_at;
+        u.partition_id := 0;
+    end if;
+    select array_agg(x.id order by x.id) into v_partitions from (
+        select p.id from queen.partitions p where p.id > u.partition_id order by p.id limit p_limit
+    ) x;
+    if v_partitions is not null then
+        repaired := queen.repair_partitions(v_partitions, p_now);
+    end if;
+    more := coalesce(cardinality(v_partitions), 0) = p_limit;
+    update queen.upkeep y
+    set began_at = u.began_at, under_way = more, found_count = y.found_count + repaired,
+        partition_id = coalesce(v_partitions[p_limit], 0)
+    where y.step = 'repair';
+end $$;
+
+-- The same over the whole store in one transaction, whenever it was done last.
+create or replace function queen.repair(p_now timestamptz) returns bigint language plpgsql volatile as $$
+begin
+    perform queen.require_read_committed();
+    return queen.repair_partitions(array(select p.id from queen.partitions p), p_now);
+end $$;
 
 create or replace function queen.evict_old(p_partition bigint, p_group bigint, p_now timestamptz)
 returns bigint language plpgsql volatile set jit = off as $$
@@ -203,143 +309,4 @@ begin
         perform queen.store(r);
     end if;
     return v_found.evicted;
-end $$;
-
--- Partitions of queues with retention that hold something that it may name.
-create or replace function queen.retained_partitions(p_now timestamptz) returns setof bigint
-language sql volatile set jit = off as $$
-    select p.id from queen.queues q
-    join queen.partitions p on p.queue_id = q.id
-    where q.deleted_at is null and q.retention_enabled
-        and (q.retention_seconds > 0 or q.completed_retention_seconds > 0)
-        and p.last_seq >= p.first_seq
-    order by p.id
-$$;
-
--- Remove a prefix of a partition, p_limit messages at most (C-09): what is older than retention_seconds,
--- read or not, and what every group had settled completed_retention_seconds ago. Neither reaches into
--- a live lease's batch. first_seq and all positions move past what goes in the same transaction, so that
--- depth and lag stay arithmetic. Returns how many went.
-create or replace function queen.retain(p_partition bigint, p_limit integer, p_now timestamptz)
-returns bigint language plpgsql volatile set jit = off as $$
-declare
-    p queen.partitions;
-    q queen.queues;
-    r queen.partition_leases;
-    v_at timestamptz;
-    v_expired timestamptz;
-    v_settled bigint;
-    v_barrier bigint;
-    v_done bigint;
-    v_aged bigint;
-    v_to bigint;
-    v_gone bigint;
-begin
-    perform queen.require_read_committed();
-    select * into p from queen.partitions x where x.id = p_partition;
-    select * into q from queen.queues x where x.id = p.queue_id and x.deleted_at is null for share;
-    if not found or not q.retention_enabled then
-        return 0;
-    end if;
-    select * into p from queen.partitions x where x.id = p_partition for no key update skip locked;
-    if not found then
-        return 0; -- a push holds it, for as long as its caller likes; there is another sweep
-    end if;
-    perform 1 from queen.partition_leases l where l.partition_id = p_partition
-    order by l.group_id for no key update;
-    v_at := coalesce(p_now, clock_timestamp());
-    -- While the messages are still there: one that ends here as a dead letter takes its copy along.
-    for r in select * from queen.partition_leases l
-        where l.partition_id = p_partition and l.lease_expires_at <= v_at order by l.group_id
-    loop
-        v_expired := r.lease_expires_at; -- it keeps its place in the line
-        r := queen.expire(r, q, v_at);
-        r.ready_at := queen.next_ready(r, q, v_expired);
-        perform queen.store(r);
-    end loop;
-    select min(l.position), min(case
-            when l.lease_id is not null and l.lease_expires_at > v_at and not l.redriving
-            then lower(l.batch) - 1 end)
-    into v_settled, v_barrier
-    from queen.partition_leases l where l.partition_id = p_partition;
-
-    -- A position has no time, so what is settled is noted now and then (ten times per period at most) and
-    -- taken once the note is old enough: never early, a tenth and a sweep late at the most. Without groups
-    -- nothing is settled.
-    v_settled := coalesce(v_settled, p.first_seq - 1);
-    v_done := p.first_seq - 1;
-    if q.completed_retention_seconds > 0 then
-        update queen.position_marks m set position = v_settled
-        where m.partition_id = p_partition and m.position > v_settled;
-        select greatest(v_done, max(m.position)) into v_done from queen.position_marks m
-        where m.partition_id = p_partition
-            and m.marked_at <= v_at - make_interval(secs => q.completed_retention_seconds);
-        delete from queen.position_marks m where m.partition_id = p_partition and m.position <= v_done;
-        if v_settled > v_done and not exists (
-            select 1 from queen.position_marks m
-            where m.partition_id = p_partition and (
-                m.position = v_settled
-                or m.marked_at > v_at - make_interval(secs => q.completed_retention_seconds / 10.0)
-            )
-        ) then
-            insert into queen.position_marks values (p_partition, v_at, v_settled)
-            on conflict do nothing;
-        end if;
-    end if;
-    v_aged := p.first_seq - 1;
-    if q.retention_seconds > 0 then
-        v_aged := queen.seq_before(p_partition, p.first_seq, p.last_seq,
-            v_at - make_interval(secs => q.retention_seconds) + interval '1 microsecond');
-    end if;
-    v_to := least(greatest(v_done, v_aged), v_barrier, p.first_seq - 1 + p_limit);
-    if v_to < p.first_seq then
-        return 0;
-    end if;
-
-    insert into queen.removals (queue_id, partition_name, kind, count, removed_at)
-    select q.id, p.name, x.kind, x.count, v_at
-    from (values
-        ('completed', queen.size(queen.span(p.first_seq, least(v_to, v_done)) - p.holes)),
-        ('expired', queen.size(queen.span(greatest(v_done + 1, p.first_seq), v_to) - p.holes))
-    ) x(kind, count)
-    where x.count > 0;
-    delete from queen.messages m
-    where m.partition_id = p_partition and m.seq >= p.first_seq and m.seq <= v_to;
-    delete from queen.traces t where t.partition_id = p_partition and t.seq <= v_to;
-    v_gone := queen.size(queen.span(p.first_seq, v_to) - p.holes);
-    p.first_seq := v_to + 1;
-    perform queen.store_holes(p);
-    for r in select * from queen.partition_leases l
-        where l.partition_id = p_partition and l.position < v_to order by l.group_id
-    loop
-        delete from queen.retries y
-        where r.retrying and y.partition_id = p_partition and y.group_id = r.group_id and y.seq <= v_to
-            and not exists (
-                select 1 from queen.dead_letters d
-                where d.partition_id = y.partition_id and d.group_id = y.group_id and d.seq = y.seq
-            );
-        r.retrying := r.retrying and exists (
-            select 1 from queen.retries y where y.partition_id = p_partition and y.group_id = r.group_id
-        );
-        r := queen.advance_to(r, v_to);
-        if r.lease_id is null then
-            r.ready_at := queen.next_ready(r, q, v_at);
-        end if;
-        perform queen.store(r);
-    end loop;
-    return v_gone;
-end $$;
-
--- The history is kept for a week.
-create or replace function queen.forget_removals(p_limit integer, p_now timestamptz) returns bigint
-language plpgsql volatile as $$
-declare
-    v_total bigint;
-begin
-    delete from queen.removals r using (
-        select x.id from queen.removals x
-        where x.removed_at < coalesce(p_now, clock_timestamp()) - interval '7 days' order by x.id limit p_limit
-    ) y where r.id = y.id;
-    get diagnostics v_total = row_count;
-    return v_total;
 end $$;

@@ -193,6 +193,62 @@ begin
     end loop;
 end $$;
 
+-- End the retry delay of a message, for one group or for all for which it has failed and is not in flight.
+-- Null queue_id: there is no such message.
+create or replace function queen.retry_message_now(
+    p_partition bigint, p_name text, p_seq bigint, p_stamp bigint, p_group text, p_now timestamptz,
+    out queue_id bigint, out failed bigint
+) language plpgsql volatile set jit = off as $$
+#variable_conflict use_column
+declare
+    v_place record;
+    q queen.queues;
+    p queen.partitions;
+    r queen.partition_leases;
+    x queen.retries;
+    v_seq bigint;
+    v_at timestamptz;
+    v_from timestamptz;
+begin
+    failed := 0;
+    select * into v_place from queen.lock_lanes(p_partition);
+    q := v_place.q;
+    p := v_place.p;
+    v_seq := queen.stored_message(p.id, p_name, p_seq, p_stamp);
+    if v_seq is null then
+        return;
+    end if;
+    queue_id := q.id;
+    v_at := coalesce(p_now, clock_timestamp());
+    for r in select l.*
+        from queen.partition_leases l
+        join queen.consumer_groups g on g.id = l.group_id and g.registered
+        where l.partition_id = p.id and (p_group is null or g.name = p_group)
+        order by l.group_id
+    loop
+        v_from := null;
+        if r.lease_expires_at <= v_at then
+            v_from := r.lease_expires_at;
+            r := queen.expire(r, q, v_at);
+        end if;
+        x := null;
+        if r.retrying and not r.open @> v_seq then
+            select * into x from queen.retries y
+            where y.partition_id = p.id and y.group_id = r.group_id and y.seq = v_seq and y.failures > 0;
+        end if;
+        if x.seq is not null then
+            failed := failed + 1;
+        end if;
+        continue when v_from is null and not coalesce(x.not_before > v_at, false);
+        update queen.retries y set not_before = v_at
+        where y.partition_id = p.id and y.group_id = r.group_id and y.seq = x.seq and y.not_before > v_at;
+        if r.lease_id is null then
+            r.ready_at := queen.ready_again(r, q, v_from, v_at);
+        end if;
+        perform queen.store(r);
+    end loop;
+end $$;
+
 -- Remove all messages of a partition, whatever the groups have done with them; only dead letters stay.
 -- Null: there is no such partition.
 create or replace function queen.clear_partition(p_partition bigint, p_now timestamptz) returns bigint

@@ -77,3 +77,11 @@ language sql volatile set jit = off as $$
     order by max(n.created_at) desc, n.name
     limit p_limit offset p_offset
 $$;
+
+create or replace function queen.count_trace_names() returns bigint language sql volatile set jit = off as $$
+    select count(distinct n.name)
+    from queen.trace_names n
+    join queen.traces t on t.id = n.trace_id
+    join queen.partitions p on p.id = t.partition_id
+    join queen.queues q on q.id = p.queue_id and q.deleted_at is null
+$$;

@@ -1,7 +1,7 @@
 -- Dead letters, newest first. A redriven one is none.
 -- name: list_dead_letters
 select d.partition_id, d.seq, d.created_us, d.transaction_id, d.trace_id, d.payload, d.queue_name,
-    d.partition_name, d.group_name, d.error, d.failures, d.deliveries, d.failed_us
+    d.partition_name, d.group_name, d.error, d.failures, d.deliveries, d.failed_us, d.encryption_key_id
 from dead_letters d
 where d.redriven_us is null
     and (?1 is null or d.queue_name = ?1) and (?2 is null or d.group_name = ?2)

@@ -25,7 +25,8 @@ from queues q where q.deleted_us is null order by q.name;
 select q.id from queues q where q.name = ? and q.deleted_us is null;
 
 -- name: push_target
-select q.id, q.max_queue_size, q.spread_partitions from queues q where q.name = ? and q.deleted_us is null;
+select q.id, q.max_queue_size, q.spread_partitions, q.encryption_enabled
+from queues q where q.name = ? and q.deleted_us is null;
 
 -- name: insert_queue
 insert into queues (name, namespace, task, created_us, configured_us) values (?, ?, ?, ?, ?)

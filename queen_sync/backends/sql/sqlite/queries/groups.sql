@@ -5,14 +5,18 @@ select g.id, g.mode, g.start_us from consumer_groups g where g.queue_id = ? and 
 insert into consumer_groups (queue_id, name, mode, start_us, from_us, created_us)
 values (?, ?, ?, ?, ?, ?) returning id;
 
--- A group begins in every partition there is: behind what is stored (?3), or before it. A start at a
--- time is not looked for here, one partition after the other: a pop passes over what is too old
--- when it comes to the lane.
+-- A group begins in every partition there is: behind what is stored (?3), or before it, with what was
+-- deleted of it settled. A start at a time is not looked for here, one partition after the other: a pop
+-- passes over what is too old when it comes to the lane.
 -- name: insert_lanes_of_group
-insert into partition_leases (partition_id, group_id, position, from_us, ended_us, ready_us)
-select p.id, ?2, case when ?3 then p.last_seq else p.first_seq - 1 end, ?4, ?5,
+insert into partition_leases (partition_id, group_id, position, settled, settled_count, from_us, ended_us,
+    ready_us)
+select p.id, ?2, case when ?3 then p.last_seq else p.first_seq - 1 end,
+    case when not ?3 then h.holes end, case when ?3 then 0 else coalesce(h.hole_count, 0) end, ?4, ?5,
     case when not ?3 and p.last_seq >= p.first_seq and p.last_pushed_us >= ?4 then ?5 end
-from partitions p where p.queue_id = ?1;
+from partitions p
+left join partition_holes h on h.partition_id = p.id
+where p.queue_id = ?1;
 
 -- name: subscription
 select s.mode, s.start_us, s.created_us from subscriptions s
@@ -99,7 +103,7 @@ group by g.id
 order by g.name;
 
 -- name: late_lanes
-select l.partition_id, p.last_seq, l.position, l.from_us, l.redriven_count
+select l.partition_id, p.last_seq, l.position, l.settled, l.from_us, l.redriven_count
 from partition_leases l
 join partitions p on p.id = l.partition_id
 where l.group_id = ? and l.ready_us is not null and l.from_us <> 0;

@@ -68,7 +68,7 @@ update partition_leases
 set position = ?, settled = ?, settled_count = ?, from_us = ?, ended_us = ?, retry_count = ?,
     redriven_count = ?, ready_us = ?, lease_id = ?, lease_expires_us = ?, alone = ?, redriven = ?, batch = ?, open = ?, failed = ?,
     returned = ?, dead = ?, closed_lease_id = ?, closed_batch = ?, closed_failed = ?,
-    closed_returned = ?, closed_dead = ?
+    closed_returned = ?, closed_dead = ?, taken_us = coalesce(?, taken_us)
 where partition_id = ? and group_id = ?;
 
 -- The lanes of a partition in which a lease is the live or the last closed one.
@@ -119,9 +119,9 @@ delete from retries where group_id = ? and partition_id = ? and seq = ?;
 -- A dead letter is a copy of its own: it outlives the message.
 -- name: insert_dead_letter
 insert into dead_letters (group_id, partition_id, seq, queue_name, partition_name, group_name,
-    transaction_id, trace_id, created_us, payload, error, failures, deliveries, failed_us)
+    transaction_id, trace_id, created_us, payload, encryption_key_id, error, failures, deliveries, failed_us)
 select g.id, m.partition_id, m.seq, q.name, p.name, g.name, m.transaction_id, m.trace_id,
-    m.created_us, m.payload, ?4, ?5, ?6, ?7
+    m.created_us, m.payload, m.encryption_key_id, ?4, ?5, ?6, ?7
 from messages m
 join partitions p on p.id = m.partition_id
 join queues q on q.id = p.queue_id
@@ -135,7 +135,7 @@ set redriven_us = null, error = ?4, failures = ?5, deliveries = ?6, failed_us = 
 where group_id = ?1 and partition_id = ?2 and seq = ?3;
 
 -- name: redriven_messages
-select d.seq, d.created_us, d.transaction_id, d.trace_id, d.payload, d.redriven_us
+select d.seq, d.created_us, d.transaction_id, d.trace_id, d.payload, d.encryption_key_id, d.redriven_us
 from dead_letters d
 where d.group_id = ? and d.partition_id = ? and d.seq >= ? and d.redriven_us is not null
 order by d.seq limit ?;

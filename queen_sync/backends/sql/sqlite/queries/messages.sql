@@ -1,6 +1,6 @@
 -- name: insert_message
-insert into messages (partition_id, seq, created_us, transaction_id, trace_id, payload)
-values (?, ?, ?, ?, ?, ?);
+insert into messages (partition_id, seq, created_us, transaction_id, trace_id, payload, encryption_key_id)
+values (?, ?, ?, ?, ?, ?, ?);
 
 -- name: advance_partition
 update partitions set last_seq = ?, last_pushed_us = ? where id = ?;
@@ -22,6 +22,11 @@ select m.seq, m.created_us, m.transaction_id, m.trace_id
 from json_each(?2) j
 cross join messages m on m.partition_id = ?1 and m.seq = j.value;
 
+-- The first of what is stored between two seqs: there may be holes.
+-- name: first_stored
+select m.seq, m.created_us from messages m
+where m.partition_id = ? and m.seq >= ? and m.seq <= ? order by m.seq limit 1;
+
 -- name: message_at
 select m.created_us from messages m where m.partition_id = ? and m.seq = ?;
 
@@ -32,15 +37,22 @@ join partitions p on p.id = m.partition_id
 join queues q on q.id = p.queue_id and q.deleted_us is null
 where m.transaction_id = ? order by m.partition_id;
 
+-- name: sealing_key
+select m.encryption_key_id from messages m
+where m.partition_id = ? and m.seq = ? and m.encryption_key_id is not null;
+
 -- created_us never falls along seq, so the bound cuts the rest off as a whole.
 -- name: read_batch
-select m.seq, m.created_us, m.transaction_id, m.trace_id, m.payload
+select m.seq, m.created_us, m.transaction_id, m.trace_id, m.payload, m.encryption_key_id
 from messages m
 where m.partition_id = ? and m.seq >= ? and m.seq < ? and m.created_us <= ?
 order by m.seq;
 
 -- name: stored_in_queue
-select sum(p.last_seq - p.first_seq + 1) from partitions p where p.queue_id = ?;
+select sum(p.last_seq - p.first_seq + 1 - coalesce(h.hole_count, 0))
+from partitions p
+left join partition_holes h on h.partition_id = p.id
+where p.queue_id = ?;
 
 -- Lanes of a queue with something to settle, by partition. Where one lane waits, or none has settled
 -- anything past its position, the depth is arithmetic; lanes without ready_us have nothing left.
@@ -77,7 +89,7 @@ order by l.partition_id;
 -- name: count_groups
 select count(*), coalesce(max(g.from_us), 0) from consumer_groups g where g.queue_id = ?;
 
--- Retention deletes from the front only, so that positions stay arithmetic.
+-- From the front: the groups that had not come so far yet have settled it from now on.
 -- name: delete_messages_up_to
 delete from messages where partition_id = ? and seq <= ?;
 

@@ -86,6 +86,7 @@ where a.expires_us <= ? limit ?;
 delete from attempts
 where group_name = ? and attempt_id = ? and queue_name = ? and namespace = ? and task = ?;
 
+-- Of deleted queues, and those that were deleted alone.
 -- name: deleted_partitions
 select p.id from queues q join partitions p on p.queue_id = q.id
 where q.deleted_us is not null limit ?;
@@ -130,10 +131,11 @@ where l.ready_us is null and ((l.from_us = 0 and l.position < p.last_seq) or l.r
 limit ?;
 
 -- name: missing_lanes
-select p.id, g.id, g.from_us, p.first_seq - 1
+select p.id, g.id, g.from_us, p.first_seq - 1, h.holes, coalesce(h.hole_count, 0)
 from consumer_groups g
 join queues q on q.id = g.queue_id and q.deleted_us is null
 join partitions p on p.queue_id = q.id
+left join partition_holes h on h.partition_id = p.id
 left join partition_leases l on l.partition_id = p.id and l.group_id = g.id
 where l.partition_id is null limit ?;
 
@@ -142,6 +144,7 @@ update partition_leases set ready_us = ended_us
 where partition_id = ? and group_id = ? and ready_us is null;
 
 -- name: insert_lane
-insert into partition_leases (partition_id, group_id, position, from_us, ended_us, ready_us)
-values (?1, ?2, ?4, ?3, 0, 0)
+insert into partition_leases (partition_id, group_id, position, settled, settled_count, from_us, ended_us,
+    ready_us)
+values (?1, ?2, ?4, ?5, ?6, ?3, 0, 0)
 on conflict (partition_id, group_id) do nothing;
