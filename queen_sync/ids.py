@@ -22,6 +22,8 @@ STAMP_BITS = 42
 STAMP_MASK = (1 << STAMP_BITS) - 1
 _VERSION = 8 << 76
 _VARIANT = 2 << 62
+_HIGH_VERSION = _VERSION >> 64
+
 _CANONICAL = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
 _OURS = re.compile(
     "(?:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\n)+"
@@ -44,15 +46,15 @@ def _text(number: int) -> str:
 
 def message_id(partition: int, seq: int, created_us: int) -> str:
     """Return the id of the message at ``seq`` of a partition."""
-    return _text(
-        partition << 92
-        | (seq >> 32) << 80
-        | _VERSION
-        | (seq >> 20 & 0xFFF) << 64
-        | _VARIANT
-        | (seq & 0xFFFFF) << 42
-        | (created_us & STAMP_MASK)
-    )
+    low = _VARIANT | (seq & 0xFFFFF) << 42 | (created_us & STAMP_MASK)
+    return _form(partition, seq >> 20) % (low >> 48, low & 0xFFFF_FFFF_FFFF)
+
+
+@lru_cache(maxsize=1024)  # a million messages of a partition in a row share it
+def _form(partition: int, high_seq: int) -> str:
+    high = partition << 28 | (high_seq >> 12) << 16 | _HIGH_VERSION | (high_seq & 0xFFF)
+    h = f"{high:016x}"
+    return f"{h[:8]}-{h[8:12]}-{h[12:]}-%04x-%012x"
 
 
 def partition_id(partition: int) -> str:

@@ -262,7 +262,8 @@ class Ack(Value, frozen=True):
 
     def __post_init__(self) -> None:
         check_name(self.transaction_id, "transactionId")
-        check_name(self.group, "consumerGroup")
+        if self.group is not QUEUE_MODE:
+            check_name(self.group, "consumerGroup")
         if self.outcome not in OUTCOMES:
             raise InvalidRequest("status must be one of completed, failed, retry, dlq", "status")
         if self.error is not None:

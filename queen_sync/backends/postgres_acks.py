@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from queen_sync import ids, model as m
-from queen_sync.backends.postgres_connections import Cursor
+from queen_sync.backends.postgres_connections import Cursor, array_text
 from queen_sync.backends.postgres_push import address_of
 from queen_sync.errors import InvalidRequest, LeaseLost, LeaseRequired, MessageNotFound, QueenError
 
 _ACK = (
     "select verdict, results, queue_name, partition_name, released, more, queue_id"
-    " from queen.ack(%s, %s, %s::uuid, %b::text[], %b::int8[], %b::int8[], %b::text[],"
+    " from queen.ack(%s, %s, %s::uuid, %b::text[], %t::int8[], %t::int8[], %b::text[],"
     " %b::text[], %s)"
 )
 _LOCK_LEASES = (
@@ -24,7 +24,7 @@ _LOCK_LEASES = (
 _ACK_MANY = (
     "select verdict, results, queue_name, partition_name, released, more, queue_id"
     " from queen.ack_many(%b::int8[], %s::text[], %s::uuid[], %b::int8[]::int4[], %b::text[],"
-    " %b::int8[], %b::int8[], %b::text[], %b::text[], %s, %s)"
+    " %t::int8[], %t::int8[], %b::text[], %b::text[], %s, %s)"
 )
 _FIND = "select partition_id, covered, requires_lease from queen.find_acked(%s, %s::uuid, %s)"
 NO_LEASE = "00000000-0000-0000-0000-000000000000"
@@ -116,8 +116,8 @@ class _Items(NamedTuple):
     """What is said of each message, as the functions want it; None where nobody says it."""
 
     names: list[str]
-    seqs: list[int | None] | None
-    stamps: list[int | None] | None
+    seqs: str | None
+    stamps: str | None
     outcomes: list[str] | None
     errors: list[str | None] | None
 
@@ -132,8 +132,8 @@ def _items(acks: Sequence[m.Ack], partitions: Sequence[int]) -> _Items:
     plain = all(ack.outcome == "completed" for ack in acks)
     return _Items(
         names=[ack.transaction_id for ack in acks],
-        seqs=[a and a.seq for a in ours] if any(ours) else None,
-        stamps=[a and a.stamp for a in ours] if any(ours) else None,
+        seqs=array_text(a and a.seq for a in ours) if any(ours) else None,
+        stamps=array_text(a and a.stamp for a in ours) if any(ours) else None,
         outcomes=None if plain else [_LETTER[ack.outcome] for ack in acks],
         errors=errors if any(errors) else None,
     )

@@ -8,6 +8,7 @@ InvalidRequest that names the key; of a push or a transaction nothing is done th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -182,17 +183,19 @@ def _read_ack(item: _Ack | _Operation, group: str | None) -> m.Ack:
     outcome = _OUTCOMES.get(item.status or "completed")
     if outcome is None:
         raise InvalidRequest("status must be one of completed, failed, retry, dlq", "status")
-    partition_id = item.partition_id or None
-    if partition_id is not None:
-        partition_id = read_uuid(partition_id, "partitionId must be a UUID", "partitionId")
     return m.Ack(
         transaction_id=item.transaction_id or "",
         outcome=outcome,
-        partition_id=partition_id,
+        partition_id=_read_partition_id(item.partition_id) if item.partition_id else None,
         group=item.consumer_group or group or m.QUEUE_MODE,
         lease_id=read_lease_id(item.lease_id),
         error=item.error,
     )
+
+
+@lru_cache(maxsize=1024)  # the acks of a batch name the same few over and over
+def _read_partition_id(text: str) -> str:
+    return read_uuid(text, "partitionId must be a UUID", "partitionId")
 
 
 def decode_acks(body: bytes) -> list[m.Ack | RefusedAck]:

@@ -1,7 +1,9 @@
 """Kept connections: whoever asks is answered, however many stay open (O-19, O-23)."""
 
 import http.client
+import json
 import time
+from collections import Counter
 from contextlib import ExitStack
 
 import pytest
@@ -59,3 +61,17 @@ def test_two_requests_sent_at_once_are_both_answered(address):
         assert part
         received += part
     connection.close()
+
+
+def test_connections_are_shared_among_the_processes(served_dsn):
+    """The process that holds fewer takes the next one; by chance alone they were seldom even."""
+    environment = {"QUEEN_WORKERS": "2"}
+    with serve("--backend", served_dsn, environment=environment) as url, ExitStack() as stack:
+        answered_by = Counter()
+        for _ in range(32):
+            connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=20)
+            stack.callback(connection.close)
+            connection.request("GET", "/health")
+            answered_by[json.load(connection.getresponse())["worker_id"]] += 1
+        assert min(answered_by.values()) > 8, answered_by
+        assert len(answered_by) == 2
