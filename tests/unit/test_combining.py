@@ -77,6 +77,38 @@ def test_a_single_call_is_made_at_once():
     assert not store.alone
 
 
+def test_one_that_is_alone_waits_for_nobody(monkeypatch):
+    monkeypatch.setattr("queen_sync.combining.GATHER_SECONDS", 3600)
+    store = Store()
+    combining = combiner(store)
+    for call in "abc":
+        combining.do(call)
+    assert store.together == [["a"], ["b"], ["c"]]
+
+
+def test_those_who_were_answered_together_come_together_again(monkeypatch):
+    """The one that is back first waits for the others."""
+    store = Store()
+    combining = combiner(store)
+    gathered(combining, store, ["a", "b"])
+    store.together.clear()
+    monkeypatch.setattr("queen_sync.combining.GATHER_SECONDS", 3600)
+    threads = [threading.Thread(target=combining.do, args=(call,)) for call in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert [sorted(calls) for calls in store.together] == [["a", "b"]]
+
+
+def test_one_whose_company_has_gone_waits_for_a_moment_only():
+    store = Store()
+    combining = combiner(store)
+    gathered(combining, store, ["a", "b"])
+    assert combining.do("c") == "C"
+    assert combining._crowd == 1
+
+
 def test_calls_that_gather_are_folded_and_each_gets_its_own_answer():
     store = Store()
     results = gathered(combiner(store), store, ["a", "b", "c"])

@@ -68,7 +68,7 @@ end $$;
 -- Lock everything that a call will push to: queue rows (limited ones), new partitions, partition
 -- rows by id. One call that pushes to several queues, and every transaction, begins with it.
 create or replace function queen.lock_partitions(p_queues text[], p_names text[], p_create boolean, p_now timestamptz)
-returns void language plpgsql volatile as $$
+returns void language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
 declare
     x record;
 begin

@@ -21,7 +21,9 @@ create or replace function queen.push(
     out queue_id bigint, out partition_ids bigint[], out created_ats timestamptz[], out seqs bigint[],
     out duplicates boolean[], out duplicate_ats timestamptz[], out duplicate_traces uuid[],
     out depth bigint, out max_queue_size integer
-) language plpgsql volatile set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
+) language plpgsql volatile set jit = off set enable_seqscan = off set enable_bitmapscan = off
+-- Planned once: planned for each call, the long way costs 0.3 ms more, half of all that two folded pushes take.
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
     q queen.queues;
