@@ -37,11 +37,11 @@ from queen_sync.values import (
     MAX_NAME_LENGTH as MAX_NAME_LENGTH,
     Value as Value,
     check_name as check_name,
+    check_queue_name as check_queue_name,
 )
 
 QUEUE_MODE = "__QUEUE_MODE__"
 """The group of consumers that named none: each message goes to one of them."""
-RESERVED_PREFIX = "__system_"
 EXPIRED = "Partition lease expired"
 """The error text of a message whose lease ran out (PLD-5)."""
 
@@ -75,11 +75,7 @@ class NewMessage(Value, frozen=True):
     trace_id: str | None = None
 
     def __post_init__(self) -> None:
-        check_name(self.queue, "queue")
-        if self.queue.startswith(RESERVED_PREFIX):
-            raise InvalidRequest(
-                f"queue names beginning with {RESERVED_PREFIX} are reserved", "queue"
-            )
+        check_queue_name(self.queue)
         check_name(self.partition, "partition")
         if self.transaction_id is not None:
             check_name(self.transaction_id, "transactionId")

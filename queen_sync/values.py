@@ -7,6 +7,8 @@ import msgspec
 from queen_sync.errors import InvalidRequest
 
 MAX_NAME_LENGTH = 255
+RESERVED_PREFIX = "__system_"
+"""Queues whose names begin with it belong to the server."""
 
 
 def check_name(name: str, field: str) -> None:
@@ -22,6 +24,13 @@ def check_name(name: str, field: str) -> None:
     if len(name) > MAX_NAME_LENGTH:
         raise InvalidRequest(f"{field} name exceeds {MAX_NAME_LENGTH} characters", field)
     raise InvalidRequest(f"{field} may not be '.' or '..' nor hold NUL", field)
+
+
+def check_queue_name(name: str) -> None:
+    """Refuse what is no name, and one that belongs to the server (C-18)."""
+    check_name(name, "queue")
+    if name.startswith(RESERVED_PREFIX):
+        raise InvalidRequest(f"queue names beginning with {RESERVED_PREFIX} are reserved", "queue")
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):

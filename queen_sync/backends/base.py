@@ -96,6 +96,24 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         """Return these with one feature more."""
         return msgspec.structs.replace(self, features=self.features | {feature})
 
+    def check_configure(
+        self,
+        queue: str,
+        options: Mapping[str, int | bool] | None,
+        namespace: str | None,
+        task: str | None,
+    ) -> dict[str, int | bool]:
+        """Return the options of a configure, or refuse it: as no backend could take it, or this."""
+        m.check_queue_name(queue)
+        named = dict(options or {})
+        for name, value in named.items():
+            m.check_option(name, value)
+        self.check_options(named)
+        for label, field in ((namespace, "namespace"), (task, "task")):
+            if label:
+                m.check_name(label, field)
+        return named
+
     def check_options(self, options: Mapping[str, int | bool]) -> None:
         """Raise NotSupported for an option set to something that would have no effect."""
         for name, value in options.items():

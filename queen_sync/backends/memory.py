@@ -140,18 +140,7 @@ class MemoryBackend(MemoryStatistics):
         namespace: str | None = None,
         task: str | None = None,
     ) -> m.Configured:
-        m.check_name(queue, "queue")
-        if queue.startswith(m.RESERVED_PREFIX):
-            raise InvalidRequest(
-                f"queue names beginning with {m.RESERVED_PREFIX} are reserved", "queue"
-            )
-        named = dict(options or {})
-        for name, value in named.items():
-            m.check_option(name, value)
-        self.capabilities.check_options(named)
-        for text, field in ((namespace, "namespace"), (task, "task")):
-            if text:
-                m.check_name(text, field)
+        named = self.capabilities.check_configure(queue, options, namespace, task)
         with self._open():
             known = self._store.queues.get(queue)
             state = known or self._store.make_queue(

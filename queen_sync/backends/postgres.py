@@ -143,18 +143,7 @@ class PostgresBackend(PostgresInspection):
         namespace: str | None = None,
         task: str | None = None,
     ) -> m.Configured:
-        asked = dict(options or {})
-        m.check_name(queue, "queue")
-        if queue.startswith(m.RESERVED_PREFIX):
-            raise InvalidRequest(
-                f"queue names beginning with {m.RESERVED_PREFIX} are reserved", "queue"
-            )
-        for field, name in (("namespace", namespace), ("task", task)):
-            if name:
-                m.check_name(name, field)
-        for option, value in asked.items():
-            m.check_option(option, value)
-        self.capabilities.check_options(asked)
+        asked = self.capabilities.check_configure(queue, options, namespace, task)
         now = self._now()
         configured, number = self._db.transaction(
             lambda cursor: catalogue.configure(cursor, queue, asked, namespace, task, now)

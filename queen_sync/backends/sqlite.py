@@ -120,18 +120,7 @@ class SqliteBackend(SqliteInspection, SqliteStatistics, SqliteCleanup, SqliteTra
         namespace: str | None = None,
         task: str | None = None,
     ) -> m.Configured:
-        named = dict(options or {})
-        m.check_name(queue, "queue")
-        if queue.startswith(m.RESERVED_PREFIX):
-            raise InvalidRequest(
-                f"queue names beginning with {m.RESERVED_PREFIX} are reserved", "queue"
-            )
-        for name, value in named.items():
-            m.check_option(name, value)
-        self.capabilities.check_options(named)
-        for text, field in ((namespace, "namespace"), (task, "task")):
-            if text:
-                m.check_name(text, field)
+        named = self.capabilities.check_configure(queue, options, namespace, task)
 
         def work(session: Session) -> m.Configured:
             row = session.row("queue_by_name", queue)
