@@ -19,7 +19,7 @@ import msgspec
 from queen_sync import inspection as i, model as m
 from queen_sync.backends import memory_inspection as looks
 from queen_sync.backends.base import Capabilities, Hint
-from queen_sync.backends.memory_acks import LOST, Judge, try_transaction
+from queen_sync.backends.memory_acks import Judge, try_transaction
 from queen_sync.backends.memory_encryption import shown_letter
 from queen_sync.backends.memory_leases import Lease
 from queen_sync.backends.memory_pops import next_ready_us, pop
@@ -27,6 +27,7 @@ from queen_sync.backends.memory_pushes import check_pushes, store_pushes
 from queen_sync.backends.memory_state import GroupState
 from queen_sync.backends.memory_stats import MemoryStatistics
 from queen_sync.backends.memory_store import QueueState, Store
+from queen_sync.backends.refusals import LOST
 from queen_sync.clock import SECOND, Clock, SystemClock
 from queen_sync.encryption import KeyRing
 from queen_sync.errors import (

@@ -17,25 +17,23 @@ from queen_sync.backends.memory_partition import Partition
 from queen_sync.backends.memory_pushes import check_pushes, count_new, wants_key
 from queen_sync.backends.memory_state import GroupState
 from queen_sync.backends.memory_store import Store
+from queen_sync.backends.refusals import (
+    AMBIGUOUS,
+    LOST,
+    NO_LEASE,
+    NOT_FOUND,
+    NOT_PROCESSED,
+    Reason,
+    error_of,
+)
 from queen_sync.errors import (
     AlreadySettled,
     InvalidRequest,
     LeaseLost,
-    LeaseRequired,
-    MessageNotFound,
     NotSupported,
     QueenError,
     QueueFull,
 )
-
-NOT_FOUND = MessageNotFound.code, "Message not found"
-NO_LEASE = LeaseRequired.code, "leaseId is required"
-LOST = LeaseLost.code, "Invalid or expired lease"
-NOT_PROCESSED = LeaseLost.code, "Message is not being processed"
-AMBIGUOUS = InvalidRequest.code, "transactionId is ambiguous, partitionId required"
-
-Reason = tuple[str, str]
-"""The code and the text of a refusal."""
 
 
 class Target(NamedTuple):
@@ -58,11 +56,7 @@ class Verdict(NamedTuple):
 
     def error(self) -> QueenError:
         """Return a refusal as the error that a transaction raises."""
-        code, text = self.reason or NOT_FOUND
-        if code == InvalidRequest.code:
-            return InvalidRequest(text, "partitionId")
-        kinds = {kind.code: kind for kind in (MessageNotFound, LeaseRequired, LeaseLost)}
-        return kinds[code](text)
+        return error_of(*(self.reason or NOT_FOUND))
 
     def value(self) -> m.Acked:
         """Return the answer; made after the whole call, since it tells whether the lease ended."""

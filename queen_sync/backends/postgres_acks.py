@@ -11,7 +11,15 @@ import msgspec
 from queen_sync import ids, model as m
 from queen_sync.backends.postgres_connections import Cursor, array_text
 from queen_sync.backends.postgres_push import address_of
-from queen_sync.errors import InvalidRequest, LeaseLost, LeaseRequired, MessageNotFound, QueenError
+from queen_sync.backends.refusals import (
+    AMBIGUOUS,
+    LOST,
+    NO_LEASE,
+    NOT_FOUND,
+    NOT_PROCESSED,
+    Reason,
+    error_of,
+)
 
 _ACK = (
     "select verdict, results, queue_name, partition_name, released, more, queue_id"
@@ -27,7 +35,7 @@ _ACK_MANY = (
     " %t::int8[], %t::int8[], %b::text[], %b::text[], %s, %s)"
 )
 _FIND = "select partition_id, covered, requires_lease from queen.find_acked(%s, %s::uuid, %s)"
-NO_LEASE = "00000000-0000-0000-0000-000000000000"
+_NOT_A_LEASE = "00000000-0000-0000-0000-000000000000"
 _LETTER: Mapping[m.Outcome, str] = {"completed": "c", "failed": "f", "retry": "r", "dlq": "d"}
 _STATUS: Mapping[str, m.Status] = {
     "c": "completed",
@@ -35,12 +43,6 @@ _STATUS: Mapping[str, m.Status] = {
     "r": "pending",
     "d": "dead_letter",
 }
-_NOT_FOUND = "Message not found"
-_LOST = "Invalid or expired lease"
-_REQUIRED = "leaseId is required"
-_NOT_COVERED = "Message is not being processed"
-_AMBIGUOUS = "transactionId is ambiguous, partitionId required"
-
 Work = dict[int, str]
 """Queues, by number and name, that have something to pop, now or sooner than was known."""
 
@@ -55,7 +57,7 @@ class _Lease(NamedTuple):
 
 def lease_text(lease: str | None) -> str | None:
     """Return a lease id that the database can read; text that is none names no lease at all."""
-    return lease if lease is None or ids.number(lease) is not None else NO_LEASE
+    return lease if lease is None or ids.number(lease) is not None else _NOT_A_LEASE
 
 
 def settle(
@@ -222,54 +224,50 @@ def _answer(
             )
 
 
-def _refusal(letter: str, *, unfenced: bool) -> tuple[str, str]:
+def _refusal(letter: str, *, unfenced: bool) -> Reason:
     if letter == "n":
-        return MessageNotFound.code, _NOT_FOUND
+        return NOT_FOUND
     if letter == "q":
-        return LeaseRequired.code, _REQUIRED
-    return LeaseLost.code, _NOT_COVERED if unfenced else _LOST
+        return NO_LEASE
+    return NOT_PROCESSED if unfenced else LOST
 
 
 def _partition(cursor: Cursor, ack: m.Ack) -> int | m.Acked:
     """Return the number of the partition that an ack is about, or why there is none."""
     if ack.partition_id is not None:
         number = ids.partition_number(ack.partition_id)
-        return number if number is not None else _refused(ack, MessageNotFound.code, _NOT_FOUND)
+        return number if number is not None else _refused(ack, NOT_FOUND)
     said = address_of(ack.transaction_id)
     cursor.execute(_FIND, [ack.transaction_id, lease_text(ack.lease_id), ack.group])
     rows = cursor.fetchall()
     if not rows:
         if said is not None and said.partition:
             return said.partition
-        return _refused(ack, MessageNotFound.code, _NOT_FOUND)
+        return _refused(ack, NOT_FOUND)
     if ack.lease_id is not None:
         usable = [number for number, covered, _ in rows if covered]
         if not usable:
-            return _refused(ack, LeaseLost.code, _LOST)
+            return _refused(ack, LOST)
     else:
         usable = [number for number, covered, required in rows if covered and not required]
         if not usable and any(required for _, _, required in rows):
-            return _refused(ack, LeaseRequired.code, _REQUIRED)
+            return _refused(ack, NO_LEASE)
         if not usable:
-            return _refused(ack, LeaseLost.code, _NOT_COVERED)
+            return _refused(ack, NOT_PROCESSED)
     if len(usable) > 1:
-        return _refused(ack, InvalidRequest.code, _AMBIGUOUS)
+        return _refused(ack, AMBIGUOUS)
     return int(usable[0])
 
 
-def _refused(ack: m.Ack, code: str, reason: str) -> m.Acked:
+def _refused(ack: m.Ack, why: Reason) -> m.Acked:
+    code, reason = why
     return m.Acked(transaction_id=ack.transaction_id, code=code, reason=reason, group=ack.group)
-
-
-_ERRORS: Mapping[str, type[QueenError]] = {
-    error.code: error for error in (MessageNotFound, LeaseLost, LeaseRequired, InvalidRequest)
-}
 
 
 def raise_first_refusal(answers: Iterable[tuple[int, m.Acked]]) -> None:
     """Raise what the first refused ack of a transaction was refused with."""
     for index, answer in sorted(answers, key=lambda pair: pair[0]):
         if answer.code is not None:
-            error = _ERRORS[answer.code](answer.reason or answer.code)
+            error = error_of(answer.code, answer.reason or answer.code)
             error.index = index
             raise error

@@ -11,26 +11,23 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from queen_sync import ids, model as m
+from queen_sync.backends.refusals import (
+    AMBIGUOUS,
+    LOST,
+    NO_LEASE,
+    NOT_FOUND,
+    NOT_PROCESSED,
+    Reason,
+    error_of,
+)
 from queen_sync.backends.sqlite_connections import Session
 from queen_sync.backends.sqlite_lane_records import Hold, Place, place_of
 from queen_sync.backends.sqlite_lanes import Lane
 from queen_sync.backends.sqlite_push import First, address_of, find
 from queen_sync.errors import (
-    InvalidRequest,
     LeaseLost,
-    LeaseRequired,
-    MessageNotFound,
     QueenError,
 )
-
-NOT_FOUND = MessageNotFound.code, "Message not found"
-NO_LEASE = LeaseRequired.code, "leaseId is required"
-LOST = LeaseLost.code, "Invalid or expired lease"
-NOT_PROCESSED = LeaseLost.code, "Message is not being processed"
-AMBIGUOUS = InvalidRequest.code, "transactionId is ambiguous, partitionId required"
-
-Reason = tuple[str, str]
-"""The code and the text of a refusal."""
 
 
 class Target(NamedTuple):
@@ -53,11 +50,7 @@ class Verdict(NamedTuple):
 
     def error(self) -> QueenError:
         """Return a refusal as the error that a transaction raises."""
-        code, text = self.reason or NOT_FOUND
-        if code == InvalidRequest.code:
-            return InvalidRequest(text, "partitionId")
-        kinds = {kind.code: kind for kind in (MessageNotFound, LeaseRequired, LeaseLost)}
-        return kinds[code](text)
+        return error_of(*(self.reason or NOT_FOUND))
 
     def value(self) -> m.Acked:
         """Return the answer; made after the whole call, since it tells whether the lease ended."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from queen_sync import ids, model as m
-from queen_sync.backends.sqlite_acks import AMBIGUOUS, Judge, Verdict
+from queen_sync.backends.refusals import AMBIGUOUS
+from queen_sync.backends.sqlite_acks import Judge, Verdict
 from queen_sync.backends.sqlite_connections import Session
 from queen_sync.backends.sqlite_lanes import Lane
 from queen_sync.backends.sqlite_push import store, wants_key
