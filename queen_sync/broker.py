@@ -144,11 +144,6 @@ class Broker:
         task: str | None = None,
     ) -> m.Configured:
         """Create a queue or change it; raises NotSupported for what would have no effect."""
-        m.check_name(queue, "queue")
-        if options:
-            for name, value in options.items():
-                m.check_option(name, value)
-            self.capabilities.check_options(options)
         return self.backend.configure(queue, options, namespace=namespace, task=task)
 
     def delete_queue(self, name: str) -> bool:

@@ -72,11 +72,7 @@ class RemoteBackend(RemoteMessages, RemoteResources):
         namespace: str | None = None,
         task: str | None = None,
     ) -> m.Configured:
-        m.check_name(queue, "queue")
-        wanted = dict(options or {})
-        for name, value in wanted.items():
-            m.check_option(name, value)
-        self.capabilities.check_options(wanted)
+        wanted = self.capabilities.check_configure(queue, options, namespace, task)
         body = wire_client.encode_configure(queue, wanted, namespace, task)
         response = self._calls.send("POST", *API, "configure", body=body)
         return self._calls.read(response, wire_client.decode_configured)
